@@ -74,6 +74,24 @@ struct backend {
     double (*norm2)(const float *values, size_t count); /* summed in double */
 };
 
+/* dx *= the slope of the activation that made x, after a product without gate. */
+static inline void gate_dx(const struct backend *backend, const struct backward_job *job)
+{
+    if (job->gate == ACTIVATION_NONE)
+        return;
+    backend->activation->backward(&(struct activation_job){
+        .activation = job->gate,
+        .in = job->dx,
+        .kept = job->x,
+        .out = job->dx,
+        .in_stride = job->dx_stride,
+        .kept_stride = job->x_stride,
+        .out_stride = job->dx_stride,
+        .rows = job->rows,
+        .columns = job->inputs,
+    });
+}
+
 extern const struct backend backend_ref_f32, backend_ref_f64;
 extern const struct backend backend_generic, backend_avx2, backend_avx512;
 

@@ -95,54 +95,48 @@ static const struct queue_impl queue_impl = {
     .sync = host_queue_sync,
 };
 
-static trp_status cpu_plan(trp_device *device, trp_net **out, const trp_net_options *options)
-{
-    (void)device;
-    return host_net_create(out, options, backend_simd(), true);
-}
-
-static trp_status ref_plan(trp_device *device, trp_net **out, const trp_net_options *options)
-{
-    (void)device;
-    return host_net_create(out, options, &backend_ref_f32, false);
-}
-
-static trp_status host_queue_create(trp_device *device, trp_queue **out);
-
-static const struct device_impl cpu_impl = {
-    .is_host = true,
-    .alloc = host_alloc,
-    .free = host_free,
-    .queue_create = host_queue_create,
-    .plan_create = cpu_plan,
-};
-
-static const struct device_impl ref_impl = {
-    .is_host = true,
-    .alloc = host_alloc,
-    .free = host_free,
-    .queue_create = host_queue_create,
-    .plan_create = ref_plan,
-};
-
-/* Each with the one queue that it needs. */
-static struct {
+/* A device with the one queue that it needs. */
+struct host_device {
     trp_device device;
     trp_queue queue;
-} hosts[] = {
-    {{&cpu_impl, "cpu"}, {&queue_impl, &hosts[0].device}},
-    {{&ref_impl, "ref"}, {&queue_impl, &hosts[1].device}},
+    const struct backend *(*backend)(void);
+    bool chooses; /* as host_net_create() */
+};
+
+static trp_status host_queue_create(trp_device *device, trp_queue **out)
+{
+    *out = &((struct host_device *)device)->queue;
+    return TRP_OK;
+}
+
+static trp_status host_plan_create(trp_device *device, trp_net **out,
+                                   const trp_net_options *options)
+{
+    const struct host_device *host = (const struct host_device *)device;
+    return host_net_create(out, options, host->backend(), host->chooses);
+}
+
+static const struct device_impl host_impl = {
+    .is_host = true,
+    .alloc = host_alloc,
+    .free = host_free,
+    .queue_create = host_queue_create,
+    .plan_create = host_plan_create,
+};
+
+static const struct backend *naive_backend(void)
+{
+    return &backend_ref_f32;
+}
+
+static struct host_device hosts[] = {
+    {{&host_impl, "cpu"}, {&queue_impl, &hosts[0].device}, backend_simd, .chooses = true},
+    {{&host_impl, "ref"}, {&queue_impl, &hosts[1].device}, naive_backend, .chooses = false},
 };
 
 enum { HOSTS = sizeof hosts / sizeof *hosts };
 
 const char host_device_names[] = "cpu, ref";
-
-static trp_status host_queue_create(trp_device *device, trp_queue **out)
-{
-    *out = &hosts[device == &hosts[0].device ? 0 : 1].queue;
-    return TRP_OK;
-}
 
 trp_device *host_device_find(const char *name)
 {

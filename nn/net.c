@@ -77,11 +77,9 @@ static void cut_copies(struct host_net *net, struct plan_part *part, struct aren
 {
     for (uint32_t i = 0; i < net->base.program.buffer_count; i++) {
         const struct net_buffer *buffer = &net->base.program.buffers[i];
-        size_t element =
-            buffer->element_bytes ? buffer->element_bytes : net->backend->element_bytes;
         if (buffer->place != PLACE_ARENA)
             part->external[external_index(buffer->place, buffer->index)] =
-                cut(cutter, part->rows, buffer->width, element);
+                cut(cutter, part->rows, buffer->width, buffer_element(net, buffer));
     }
     part->resets = cut(cutter, part->rows, 1, 1);
 }
@@ -209,9 +207,7 @@ static uint32_t to_share(const struct host_net *net, const struct pass *pass, ui
 
 struct rows net_part_rows(const struct host_net *net, uint32_t rows, uint32_t part)
 {
-    size_t share = part_share(net, rows);
-    share = is_recurrent(net) ? share : round_up(share, ROWS_STEP);
-    size_t from = part * share, to = from + share;
+    size_t share = part_share(net, rows), from = part * share, to = from + share;
     return (struct rows){from < rows ? (uint32_t)from : rows, to < rows ? (uint32_t)to : rows};
 }
 
@@ -276,46 +272,34 @@ struct pass_work {
     struct host_net *net;
     const struct pass *pass;
     uint32_t rows;
+    bool backward;
 };
 
-static void forward_work(void *arg, uint32_t part)
+static void run_part(const struct pass_work *work, const struct pass *pass, struct rows rows,
+                     uint32_t part)
 {
-    struct pass_work *work = arg;
-    net_forward_part(work->net, work->pass, net_part_rows(work->net, work->rows, part), part);
+    if (work->backward)
+        net_backward_part(work->net, pass, rows, part);
+    else
+        net_forward_part(work->net, pass, rows, part);
 }
 
-static void backward_work(void *arg, uint32_t part)
+static void part_work(void *arg, uint32_t part)
 {
-    struct pass_work *work = arg;
-    net_backward_part(work->net, work->pass, net_part_rows(work->net, work->rows, part), part);
-}
-
-/* The same with recurrent layers. */
-static void sequences_work(struct pass_work *work, uint32_t part, bool backward)
-{
+    const struct pass_work *work = arg;
     struct host_net *net = work->net;
-    const struct pass *pass = work->pass;
-    uint32_t sequences = work->rows / pass->steps;
-    struct rows share = net_part_rows(net, sequences, part);
-    struct rows rows = {0, (share.to - share.from) * pass->steps};
+    uint32_t shared = to_share(net, work->pass, work->rows);
+    struct rows share = net_part_rows(net, shared, part);
+    if (!is_recurrent(net)) {
+        run_part(work, work->pass, share, part);
+        return;
+    }
+    struct rows rows = {0, (share.to - share.from) * work->pass->steps};
     if (rows.to == 0)
         return;
-    struct pass own = sequences_take(net, pass, sequences, share, part, backward);
-    if (backward)
-        net_backward_part(net, &own, rows, part);
-    else
-        net_forward_part(net, &own, rows, part);
-    sequences_give(net, pass, sequences, share, part, backward);
-}
-
-static void forward_sequences_work(void *arg, uint32_t part)
-{
-    sequences_work(arg, part, false);
-}
-
-static void backward_sequences_work(void *arg, uint32_t part)
-{
-    sequences_work(arg, part, true);
+    struct pass own = sequences_take(net, work->pass, shared, share, part, work->backward);
+    run_part(work, &own, rows, part);
+    sequences_give(net, work->pass, shared, share, part, work->backward);
 }
 
 /* Few rows are one part's, whatever the number of threads. */
@@ -323,8 +307,8 @@ static bool is_shared(const struct host_net *net, const struct pass *pass, uint3
 {
     if (!net->team)
         return false;
-    return is_recurrent(net) ? rows / pass->steps >= PART_SEQUENCES * net->threads
-                             : rows > ROWS_STEP;
+    uint32_t shared = to_share(net, pass, rows);
+    return is_recurrent(net) ? shared >= PART_SEQUENCES * net->threads : shared > ROWS_STEP;
 }
 
 static void net_forward(trp_net *base, trp_queue *queue, const struct pass *pass, uint32_t rows)
@@ -332,8 +316,7 @@ static void net_forward(trp_net *base, trp_queue *queue, const struct pass *pass
     struct host_net *net = host_net(base);
     (void)queue; /* at once */
     if (is_shared(net, pass, rows))
-        team_run(net->team, is_recurrent(net) ? forward_sequences_work : forward_work,
-                 &(struct pass_work){net, pass, rows});
+        team_run(net->team, part_work, &(struct pass_work){net, pass, rows, .backward = false});
     else
         net_forward_part(net, pass, (struct rows){0, rows}, 0);
 }
@@ -361,8 +344,7 @@ static void net_backward(trp_net *base, trp_queue *queue, const struct pass *giv
         return;
     }
     pass.ready = NULL; /* after the sum */
-    team_run(net->team, is_recurrent(net) ? backward_sequences_work : backward_work,
-             &(struct pass_work){net, &pass, rows});
+    team_run(net->team, part_work, &(struct pass_work){net, &pass, rows, .backward = true});
     if (pass.grads)
         net_reduce(net, rows, given);
 }

@@ -62,6 +62,12 @@ static inline struct host_net *host_net(trp_net *net)
     return (struct host_net *)net;
 }
 
+/* Bytes of an element of a buffer. */
+static inline size_t buffer_element(const struct host_net *net, const struct net_buffer *buffer)
+{
+    return buffer->element_bytes ? buffer->element_bytes : net->backend->element_bytes;
+}
+
 /* Rows of a batch: one part's share. */
 struct rows {
     uint32_t from, to;

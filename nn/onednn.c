@@ -74,30 +74,13 @@ static void bias_backward(const struct backward_job *job)
             dbias[o] += dy[o];
 }
 
-static void gate_product(const struct backward_job *job)
-{
-    if (job->gate == ACTIVATION_NONE)
-        return;
-    backend_simd()->activation->backward(&(struct activation_job){
-        .activation = job->gate,
-        .in = job->dx,
-        .kept = job->x,
-        .out = job->dx,
-        .in_stride = job->dx_stride,
-        .kept_stride = job->x_stride,
-        .out_stride = job->dx_stride,
-        .rows = job->rows,
-        .columns = job->inputs,
-    });
-}
-
 static bool backward_on_one_thread(const struct backward_job *job)
 {
     if (job->dx) {
         if (!product('N', 'T', job->rows, job->inputs, job->outputs, job->dy, job->dy_stride,
                      job->w, job->outputs, job->accumulate_dx ? 1 : 0, job->dx, job->dx_stride))
             return false;
-        gate_product(job);
+        gate_dx(backend_simd(), job);
     }
     if (!job->dw)
         return true;

@@ -503,7 +503,7 @@ static struct bound bind_span(const struct host_net *net, struct span span,
     if (span.buffer == NO_BUFFER)
         return (struct bound){.external = BOUND_ARENA};
     const struct net_buffer *buffer = &net->base.program.buffers[span.buffer];
-    size_t element = buffer->element_bytes ? buffer->element_bytes : net->backend->element_bytes;
+    size_t element = buffer_element(net, buffer);
     struct bound bound = {.external = BOUND_ARENA,
                           .stride = buffer->stride,
                           .row_bytes = buffer->stride * element,

@@ -30,9 +30,7 @@ static void copy_place(const struct host_net *net, const struct pass *pass, stru
         if (buffer->place != place)
             continue;
         uint32_t external = external_index(place, buffer->index);
-        size_t element =
-            buffer->element_bytes ? buffer->element_bytes : net->backend->element_bytes;
-        rows.bytes = buffer->width * element;
+        rows.bytes = buffer->width * buffer_element(net, buffer);
         if (pass->external[external])
             copy_steps(&rows, pass->external[external], net->parts[part].external[external],
                        place == PLACE_OUTPUT || place == PLACE_INPUT_GRAD);

@@ -207,7 +207,7 @@ static void forward_rows(const struct forward_job *job)
         .columns = job->outputs,
         .depth = job->inputs,
         .start = START_BIAS,
-        .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
+        .end = end_of(job->activation),
         .bias = job->bias,
     });
 }
@@ -223,7 +223,7 @@ static void forward_row(const struct forward_job *job)
         .columns = job->outputs,
         .depth = job->inputs,
         .start = START_BIAS,
-        .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
+        .end = end_of(job->activation),
     });
 }
 
@@ -329,9 +329,7 @@ static void backward_input(const struct backward_job *job)
         .columns = job->inputs,
         .depth = job->outputs,
         .start = job->accumulate_dx ? START_ADD : START_ZERO,
-        .end = job->gate == ACTIVATION_RELU   ? END_GATE_RELU
-               : job->gate == ACTIVATION_TANH ? END_GATE_TANH
-                                              : END_STORE,
+        .end = end_of_gate(job->gate),
         .gate = job->x,
         .gate_row = job->x_stride,
     };

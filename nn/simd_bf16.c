@@ -219,7 +219,7 @@ static void forward_rows(const struct forward_job *job)
         .depth = ((size_t)job->inputs + 1) / 2,
         .lacks = job->inputs % 2,
         .start = START_BIAS,
-        .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
+        .end = end_of(job->activation),
         .bias = job->bias,
     };
     for (uint32_t row = 0; row < job->rows; row += (uint32_t)g.rows) {
@@ -287,26 +287,9 @@ static void group_input(const struct backward_job *job)
         .depth = ((size_t)job->outputs + 1) / 2,
         .lacks = job->outputs % 2,
         .start = job->accumulate_dx ? START_ADD : START_ZERO,
-        .end = job->gate == ACTIVATION_RELU   ? END_GATE_RELU
-               : job->gate == ACTIVATION_TANH ? END_GATE_TANH
-                                              : END_STORE,
+        .end = end_of_gate(job->gate),
         .gate = job->x,
         .gate_row = job->x_stride,
-    });
-}
-
-static void gate_input(const struct backward_job *job)
-{
-    backend_avx512.activation->backward(&(struct activation_job){
-        .activation = job->gate,
-        .in = job->dx,
-        .kept = job->x,
-        .out = job->dx,
-        .in_stride = job->dx_stride,
-        .kept_stride = job->x_stride,
-        .out_stride = job->dx_stride,
-        .rows = job->rows,
-        .columns = job->inputs,
     });
 }
 
@@ -338,7 +321,7 @@ static void bf16_backward(const struct backward_job *job)
         group.overwrite = false;
     }
     if (job->dx && job->gate > ACTIVATION_TANH)
-        gate_input(job);
+        gate_dx(&backend_avx512, job);
 }
 
 /* ---- patches ----------------------------------------------------------------------------- */
@@ -561,7 +544,7 @@ static void bf16_conv_forward(const struct conv_forward_job *job)
     size_t filters = job->window.filters;
     g.start = START_BIAS;
     g.bias = job->bias;
-    g.end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE;
+    g.end = end_of(job->activation);
     for (size_t row = 0, images; row < job->rows; row += images) {
         images = images_together(&p, job->rows, row, job->y_stride);
         float *y = (float *)job->y + row * job->y_stride;
@@ -703,17 +686,13 @@ static void conv_input_turned(const struct conv_backward_job *job)
         round_images(&p, job->dy, job->dy_stride, false, row, images);
         convolve_images(&p, &g, images, dx + row * job->dx_stride);
     }
-    if (job->gate != ACTIVATION_NONE)
-        backend_avx512.activation->backward(
-            &(struct activation_job){.activation = job->gate,
-                                     .in = dx,
-                                     .kept = job->x,
-                                     .out = dx,
-                                     .in_stride = job->dx_stride,
-                                     .kept_stride = job->x_stride,
-                                     .out_stride = job->dx_stride,
-                                     .rows = job->rows,
-                                     .columns = w->height * w->width * w->channels});
+    gate_dx(&backend_avx512, &(struct backward_job){.gate = job->gate,
+                                                    .x = job->x,
+                                                    .dx = dx,
+                                                    .x_stride = job->x_stride,
+                                                    .dx_stride = job->dx_stride,
+                                                    .rows = job->rows,
+                                                    .inputs = w->height * w->width * w->channels});
 }
 
 static void bf16_conv_backward(const struct conv_backward_job *job)

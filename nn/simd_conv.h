@@ -269,7 +269,7 @@ static void conv_forward_direct(const struct patches *p, const struct conv_forwa
     struct gemm g = direct_gemm(w, job->w, p->weights);
     g.start = START_BIAS;
     g.bias = job->bias;
-    g.end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE;
+    g.end = end_of(job->activation);
     for (size_t row = 0; row < job->rows; row++) {
         const void *image = image_at(job->x, job->bytes, row * job->x_stride);
         float *y = (float *)job->y + row * job->y_stride;
@@ -294,7 +294,7 @@ static void conv_forward_patches(const struct patches *p, const struct conv_forw
         .columns = filters,
         .depth = p->patch,
         .start = START_BIAS,
-        .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
+        .end = end_of(job->activation),
         .bias = job->bias,
         .pack = p->pack,
     };

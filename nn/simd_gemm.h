@@ -17,6 +17,18 @@ enum {
 enum gemm_start { START_ZERO, START_BIAS, START_ADD };
 enum gemm_end { END_STORE, END_RELU, END_GATE_RELU, END_GATE_TANH };
 
+static inline enum gemm_end end_of(enum activation activation)
+{
+    return activation == ACTIVATION_RELU ? END_RELU : END_STORE;
+}
+
+static inline enum gemm_end end_of_gate(enum activation gate)
+{
+    return gate == ACTIVATION_RELU   ? END_GATE_RELU
+           : gate == ACTIVATION_TANH ? END_GATE_TANH
+                                     : END_STORE;
+}
+
 /* Element (m, k) of a is a[m * a_row + k * a_k]; one of b_k and b_n is 1. */
 struct gemm {
     const float *a, *b;

@@ -139,7 +139,7 @@ static void mark_columns(struct memory *memory, const struct graph_case *c, stru
 {
     struct host_net *net = host_net(c->net);
     const struct net_buffer *buffer = &c->net->program.buffers[span.buffer];
-    size_t element = buffer->element_bytes ? buffer->element_bytes : sizeof(float);
+    size_t element = buffer_element(net, buffer);
     char *base = buffer->place == PLACE_ARENA
                      ? net->parts[0].arena + buffer->offset * net->share * element
                      : c->pass.external[external_index(buffer->place, buffer->index)];

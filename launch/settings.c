@@ -143,12 +143,28 @@ static const trp_option *option_of(const trp_option_table *table, const char *na
     return table ? option_find(table, name) : NULL;
 }
 
+/* Whose "OPTION" or "agent.OPTION" of a group is, and what it is called there. */
+struct option_place {
+    const trp_option_table *table; /* NULL: it has no options */
+    void *options;
+    const char *name;
+    bool of_agent;
+};
+
+static struct option_place place_of(const struct node_group *group, const char *option)
+{
+    static const char prefix[] = "agent.";
+    bool of_agent = strncmp(option, prefix, strlen(prefix)) == 0;
+    return of_agent ? (struct option_place){agent_table(group), agent_options(group),
+                                            option + strlen(prefix), true}
+                    : (struct option_place){group->table, group_options(group), option, false};
+}
+
 const trp_option *program_option_set(const trp_program *program, const char *target,
                                      const char *option)
 {
-    const trp_option *found = NULL;
-    size_t prefix = sizeof agent_name; /* with its dot */
     if (strcmp(target, agent_name) == 0) {
+        const trp_option *found = NULL;
         for (size_t i = 0; i < program->group_count && !found; i++)
             found = option_of(agent_table(program->groups[i]), option);
         return found;
@@ -156,31 +172,26 @@ const trp_option *program_option_set(const trp_program *program, const char *tar
     const struct node_group *group = program_find_group(program, target, strlen(target));
     if (!group)
         return NULL;
-    bool of_agent = strncmp(option, agent_name, prefix - 1) == 0 && option[prefix - 1] == '.';
-    return of_agent ? option_of(agent_table(group), option + prefix)
-                    : option_of(group->table, option);
+    struct option_place place = place_of(group, option);
+    return option_of(place.table, place.name);
 }
 
 trp_status program_set(trp_program *program, const char *source, const char *target,
                        const char *option, const char *value)
 {
-    static const char prefix[] = "agent.";
     if (strcmp(target, agent_name) == 0)
         return set_agents(program, source, option, value);
     const struct node_group *group = program_find_group(program, target, strlen(target));
     if (!group)
         return program_check_target(program, source, target);
-    bool of_agent = strncmp(option, prefix, strlen(prefix)) == 0;
-    const trp_option_table *table = of_agent ? agent_table(group) : group->table;
-    void *options = of_agent ? agent_options(group) : group_options(group);
-    const char *name = option + (of_agent ? strlen(prefix) : 0);
-    if (!table)
+    struct option_place place = place_of(group, option);
+    if (!place.table)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s '%s' has no options%s", source,
-                        node_kind_word(group->kind), target, of_agent ? " of an agent" : "");
-    if (!option_find(table, name))
-        return no_such_option_of(program, source, table, name);
-    char *shown = xasprintf("%s%s", target, of_agent ? ".agent" : "");
-    trp_status status = trp_options_set(table, options, name, value);
+                        node_kind_word(group->kind), target, place.of_agent ? " of an agent" : "");
+    if (!option_find(place.table, place.name))
+        return no_such_option_of(program, source, place.table, place.name);
+    char *shown = xasprintf("%s%s", target, place.of_agent ? ".agent" : "");
+    trp_status status = trp_options_set(place.table, place.options, place.name, value);
     if (status != TRP_OK)
         status = set_failed(source, shown);
     free(shown);

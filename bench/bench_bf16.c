@@ -9,6 +9,7 @@
 
 #include <troupe/nn.h>
 #include "core/alloc.h"
+#include "torch_peer.h"
 
 enum { TURNS = 15 };
 
@@ -104,38 +105,19 @@ static void run(const char *name, const trp_net_spec *spec, uint32_t rows, bool 
         trp_floats_destroy(all[i]);
 }
 
-/* Microseconds that bench/peers/torch_layers.py prints for `key`, run now; 0 without a peer. */
-static double peer_us(const char *dir, const char *key)
-{
-    if (!dir)
-        return 0;
-    double us = 0;
-    char *command = xasprintf("'%s/torch/bin/python' bench/peers/torch_layers.py %s", dir, key);
-    FILE *pipe = popen(command, "r");
-    if (!pipe || fscanf(pipe, "%lf", &us) != 1)
-        fprintf(stderr, "bench_bf16: %s printed nothing\n", command);
-    if (pipe)
-        pclose(pipe);
-    free(command);
-    return us;
-}
-
 int main(int argc, char **argv)
 {
-    const char *peer = NULL;
-    if (argc == 3 && strcmp(argv[1], "--peer") == 0)
-        peer = argv[2];
-    else if (argc != 1) {
-        fprintf(stderr, "usage: bench_bf16 [--peer DIR]\n");
-        return 2;
-    }
+    const char *peer = torch_peer_dir(argc, argv);
     trp_cnn_options image = {.height = 84, .width = 84, .channels = 4, .outputs = 18};
     trp_net_spec nature = trp_nature_cnn(&image), impala = trp_impala_resnet(&image);
     trp_net_spec mlp =
         trp_mlp(&(trp_mlp_options){.inputs = 17, .hidden = {256, 256}, .outputs = 6});
-    run("Nature CNN, batch 32", &nature, 32, true, 4, peer_us(peer, "nature_bf16 32"));
-    run("Nature CNN, batch 256", &nature, 256, true, 1, peer_us(peer, "nature_bf16 256"));
-    run("IMPALA ResNet, batch 32", &impala, 32, true, 1, peer_us(peer, "impala_bf16 32"));
+    run("Nature CNN, batch 32", &nature, 32, true, 4,
+        torch_peer_us(peer, "torch_layers.py nature_bf16 32"));
+    run("Nature CNN, batch 256", &nature, 256, true, 1,
+        torch_peer_us(peer, "torch_layers.py nature_bf16 256"));
+    run("IMPALA ResNet, batch 32", &impala, 32, true, 1,
+        torch_peer_us(peer, "torch_layers.py impala_bf16 32"));
     run("MLP 17-256-256-6, batch 256", &mlp, 256, false, 40, 0);
     run("policy, MLP 17-256-256-6, batch 1", &mlp, 1, false, 1000, 0);
     run("policy, Nature CNN, batch 1", &nature, 1, true, 20, 0);

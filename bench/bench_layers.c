@@ -14,6 +14,7 @@
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "nn/backend.h"
+#include "torch_peer.h"
 
 void omp_set_num_threads(int count);
 
@@ -451,31 +452,9 @@ static void cell_run(const char *name, enum cell_kind kind, double peer)
 
 /* ---- the peer ---------------------------------------------------------------------------- */
 
-/* Microseconds that bench/peers/torch_layers.py prints for `key`, run now; 0 without a peer. */
-static double peer_us(const char *dir, const char *key)
-{
-    if (!dir)
-        return 0;
-    double us = 0;
-    char *command = xasprintf("'%s/torch/bin/python' bench/peers/torch_layers.py %s", dir, key);
-    FILE *pipe = popen(command, "r");
-    if (!pipe || fscanf(pipe, "%lf", &us) != 1)
-        fprintf(stderr, "bench_layers: %s printed nothing\n", command);
-    if (pipe)
-        pclose(pipe);
-    free(command);
-    return us;
-}
-
 int main(int argc, char **argv)
 {
-    const char *peer = NULL;
-    if (argc == 3 && strcmp(argv[1], "--peer") == 0)
-        peer = argv[2];
-    else if (argc != 1) {
-        fprintf(stderr, "usage: bench_layers [--peer DIR]\n");
-        return 2;
-    }
+    const char *peer = torch_peer_dir(argc, argv);
     omp_set_num_threads(1);
     DNNL(dnnl_engine_create(&engine, dnnl_cpu, 0));
     DNNL(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
@@ -484,12 +463,14 @@ int main(int argc, char **argv)
     w_floats = some_floats((size_t)4096 * 512);
     scratch_floats = some_floats((size_t)4 << 20);
     network_run("Nature CNN, batch 32, with Adam", nature, 32, 1693362, true,
-                peer_us(peer, "nature 32"));
+                torch_peer_us(peer, "torch_layers.py nature 32"));
     network_run("Nature CNN, batch 256, with Adam", nature, 256, 1693362, false,
-                peer_us(peer, "nature 256"));
+                torch_peer_us(peer, "torch_layers.py nature 256"));
     network_run("IMPALA's convolutions and linear layer, 160 images", impala, 160, 0, false,
-                peer_us(peer, "impala 160"));
-    cell_run("LSTM 256, 80 steps, batch 32", CELL_LSTM, peer_us(peer, "lstm 32"));
-    cell_run("GRU 256, 80 steps, batch 32", CELL_GRU, peer_us(peer, "gru 32"));
+                torch_peer_us(peer, "torch_layers.py impala 160"));
+    cell_run("LSTM 256, 80 steps, batch 32", CELL_LSTM,
+             torch_peer_us(peer, "torch_layers.py lstm 32"));
+    cell_run("GRU 256, 80 steps, batch 32", CELL_GRU,
+             torch_peer_us(peer, "torch_layers.py gru 32"));
     return 0;
 }

@@ -18,6 +18,7 @@
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "torch_peer.h"
 
 void omp_set_num_threads(int count);
 
@@ -711,13 +712,7 @@ static double peer_us(const char *dir, const char *key)
 
 int main(int argc, char **argv)
 {
-    const char *peer = NULL;
-    if (argc == 3 && strcmp(argv[1], "--peer") == 0)
-        peer = argv[2];
-    else if (argc != 1) {
-        fprintf(stderr, "usage: bench_nn [--peer DIR]\n");
-        return 2;
-    }
+    const char *peer = torch_peer_dir(argc, argv);
     for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
         struct contest *c = xcalloc(1, sizeof *c);
         c->problem = &problems[i];

@@ -13,6 +13,7 @@
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "torch_peer.h"
 
 enum {
     STATE = 17,
@@ -291,33 +292,12 @@ static double update_us(uint32_t threads)
     return us[TURNS / 2];
 }
 
-/* What bench/peers/torch_sac.py prints; 0 without a peer. */
-static double peer_us(const char *dir, uint32_t threads)
-{
-    double us = 0;
-    if (!dir)
-        return 0;
-    char *command =
-        xasprintf("'%s/torch/bin/python' bench/peers/torch_sac.py %u", dir, (unsigned)threads);
-    FILE *pipe = popen(command, "r");
-    if (!pipe || fscanf(pipe, "%lf", &us) != 1)
-        fprintf(stderr, "bench_sac: %s printed nothing\n", command);
-    if (pipe)
-        pclose(pipe);
-    free(command);
-    return us;
-}
-
 int main(int argc, char **argv)
 {
-    const char *peer = argc == 3 && strcmp(argv[1], "--peer") == 0 ? argv[2] : NULL;
-    if (argc != 1 && !peer) {
-        fprintf(stderr, "usage: bench_sac [--peer DIR]\n");
-        return 2;
-    }
+    const char *peer = torch_peer_dir(argc, argv);
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     for (uint32_t threads = 1; threads <= 2 && (long)threads <= online; threads++) {
-        double theirs = peer_us(peer, threads);
+        double theirs = torch_peer_us(peer, threads == 1 ? "torch_sac.py 1" : "torch_sac.py 2");
         printf("SAC update, MLP 2x256, batch 256 (%u thread%s)\t%.1f\tus", threads,
                threads > 1 ? "s" : "", update_us(threads));
         if (theirs > 0)

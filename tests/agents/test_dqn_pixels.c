@@ -1,19 +1,8 @@
 /* DQN on images: which network reads what, what is refused by name, and that a movement, which only
  * several frames show, is learned through the wrappers that make them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <troupe/troupe.h>
-
 #include "agents/dqn.h"
 #include "core/alloc.h"
+#include "learning.h"
 
 /* ---- an environment: which way did the square go? ----------------------------------------------
  */
@@ -250,45 +239,19 @@ static void a_policy_reads_the_frames_of_a_pixel_as_its_channels(void **state)
 static void a_movement_is_learned_from_two_frames(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/test_pixels.XXXXXX", run[64], command[64];
-    assert_non_null(mkdtemp(dir));
-    snprintf(run, sizeof run, "%s/run", dir);
-    trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 1,
-                                                 .batch_size = 16,
-                                                 .min_replay_size = 200,
-                                                 .replay_size = 2000,
-                                                 .target_period = 20,
-                                                 .epsilon_steps = 300,
-                                                 .learning_rate = 5e-4F});
-    trp_program *program = trp_program_create("pixels");
-    trp_actor_options acting = {.agent = &agent, .env = SMALL, .envs = 4};
-    acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
-    acting.params = trp_add_learner(
-        program, "learner",
-        &(trp_learner_options){.agent = &agent, .replay = acting.replay, .max_steps = 400});
-    trp_add_actors(program, "actor", 1, &acting);
-    trp_run_result result;
-    trp_run_options options = {.run_dir = run, .seed = 1, .deterministic = true};
-    if (trp_run(program, &options, &result) != TRP_OK)
-        fail_msg("%s", trp_last_error());
-    trp_program_destroy(program);
-
-    char *learner = run, *path;
-    strcat(learner, "/learner");
-    assert_int_equal(trp_learner_checkpoint_find(learner, &path), TRP_OK);
-    trp_policy *policy;
-    trp_evaluation evaluation;
-    assert_int_equal(trp_agent_policy_create(&policy, &agent, SMALL, 100), TRP_OK);
-    if (trp_params_load(path, policy, NULL) != TRP_OK)
-        fail_msg("%s", trp_last_error());
-    trp_evaluate_options evaluate = {.env = SMALL, .episodes = 300, .copies = 100, .seed = 9};
-    assert_int_equal(trp_evaluate(policy, &evaluate, &evaluation), TRP_OK);
-    print_message("%.0f %% are seen\n", 100 * evaluation.mean);
-    assert_true(evaluation.mean > 0.9); /* guessing has 0.5 */
-    trp_policy_destroy(policy);
-    free(path);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    assert_int_equal(system(command), 0);
+    double seen = learning_return(
+        &(struct learning){.agent = trp_dqn(&(trp_dqn_options){.n_step = 1,
+                                                               .batch_size = 16,
+                                                               .min_replay_size = 200,
+                                                               .replay_size = 2000,
+                                                               .target_period = 20,
+                                                               .epsilon_steps = 300,
+                                                               .learning_rate = 5e-4F}),
+                           .env = SMALL,
+                           .steps = 400,
+                           .episodes = 300});
+    print_message("%.0f %% are seen\n", 100 * seen);
+    assert_true(seen > 0.9); /* guessing has 0.5 */
 }
 
 int main(void)

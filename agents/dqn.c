@@ -92,7 +92,7 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
                         (long long)options.min_replay_size, (long long)options.replay_size);
     trp_optimizer optimizer = dqn_optimizer(&options);
     TRP_TRY(trp_optimizer_check(&optimizer, "dqn"));
-    TRP_TRY(dqn_loss_check(&options, env));
+    TRP_TRY(dqn_loss_check(&options));
     return dqn_net_check(&options, env);
 }
 
@@ -113,8 +113,10 @@ static trp_status dqn_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
 {
     trp_dqn_options options = dqn_options(agent);
-    trp_columns columns = {0};
-    trp_nstep_columns(env, NULL, &columns);
+    trp_columns columns = {0}, extras = {0};
+    dqn_extras(&options, env, &extras);
+    trp_nstep_columns(env, &extras, &columns);
+    trp_columns_cleanup(&extras);
     trp_table_options table = {
         .name = DQN_TABLE,
         .sampler = {.kind = TRP_UNIFORM},

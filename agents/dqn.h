@@ -6,6 +6,7 @@
 #include <troupe/losses.h>
 
 #define DQN_TABLE "transitions"
+#define DQN_MASK  "mask"
 
 extern const trp_option_table dqn_option_table;
 
@@ -44,8 +45,11 @@ uint32_t dqn_atoms(const trp_dqn_options *options);
 const float *dqn_values(const trp_dqn_options *options, size_t count, const float *outputs,
                         float *values);
 
-/* INVALID_ARGUMENT: options, or what the environment has, that do not go with the loss. */
-TRP_MUST_USE trp_status dqn_loss_check(const trp_dqn_options *options, const trp_env_spec *env);
+/* INVALID_ARGUMENT: options that do not go with the loss. */
+TRP_MUST_USE trp_status dqn_loss_check(const trp_dqn_options *options);
+
+/* What the loss wants the policy to say of a step: what could have been done, DQN_MASK. */
+void dqn_extras(const trp_dqn_options *options, const trp_env_spec *env, trp_columns *extras);
 
 /* What networks say, [rows][actions][atoms], and what is made of it. */
 struct dqn_outputs {

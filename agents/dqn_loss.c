@@ -39,6 +39,14 @@ bool dqn_reads_target_now(const trp_dqn_options *options)
     return options->loss == TRP_DQN_MUNCHAUSEN;
 }
 
+void dqn_extras(const trp_dqn_options *options, const trp_env_spec *env, trp_columns *extras)
+{
+    if (env->masked && dqn_reads_target_now(options))
+        trp_columns_add(
+            extras, DQN_MASK,
+            &(trp_tensor_spec){.dtype = TRP_BOOL, .rank = 1, .shape = {env->action_count}});
+}
+
 trp_loss dqn_loss(const trp_dqn_options *options, const trp_q_batch *batch,
                   const struct dqn_outputs *outputs)
 {
@@ -90,6 +98,7 @@ void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job)
         {AT(batch.rewards), floats, TRP_READ},
         {AT(batch.weights), floats, TRP_READ},
         {AT(batch.next_mask), rows * job->batch.actions, TRP_READ},
+        {AT(batch.mask), rows * job->batch.actions, TRP_READ},
         {AT(item_discounts), floats, TRP_READ},
         {AT(discounts), floats, TRP_WRITE},
         {AT(outputs.q), values, TRP_READ | TRP_WRITE},
@@ -102,20 +111,11 @@ void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job)
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }
 
-trp_status dqn_loss_check(const trp_dqn_options *options, const trp_env_spec *env)
+trp_status dqn_loss_check(const trp_dqn_options *options)
 {
-    if (dqn_atoms(options) > 1 && options->dueling)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "dqn: dueling streams are of numbers, and the loss is %s: dueling=false",
-                        options->loss == TRP_DQN_C51 ? "c51" : "quantile");
     if (options->loss == TRP_DQN_C51 && options->value_least >= options->value_most)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "dqn: value_least is %g, must be below value_most, which is %g",
                         (double)options->value_least, (double)options->value_most);
-    if (options->loss == TRP_DQN_MUNCHAUSEN && env->masked)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "dqn: the loss munchausen needs to know what could have been done instead "
-                        "of an action, and items of %s, which masks actions, do not say it",
-                        env->name);
     return TRP_OK;
 }

@@ -50,6 +50,7 @@ trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *en
                            .channels = image.frames * image.channels,
                            .outputs = outputs,
                            .dueling = options->dueling,
+                           .atoms = dqn_atoms(options),
                            .noisy = options->noisy};
     trp_mlp_options mlp = {
         .inputs = (uint32_t)(trp_tensor_bytes(observation) / trp_dtype_size(observation->dtype)),
@@ -57,6 +58,7 @@ trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *en
         .activation = options->activation,
         .dtype = observation->dtype,
         .dueling = options->dueling,
+        .atoms = dqn_atoms(options),
         .noisy = options->noisy};
     memcpy(mlp.hidden, options->hidden, sizeof mlp.hidden);
     trp_dqn_network network = network_of(options, env);

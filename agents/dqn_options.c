@@ -28,7 +28,7 @@ static const trp_option dqn_rows[] = {
     ROW(network, .choices = networks, .fixed = true,
         .help = "auto: nature for images of bytes, else mlp"),
     ROW(hidden, .fallback = "64,64", .max = 65536, .fixed = true,
-        .help = "widths of the hidden layers of mlp"),
+        .help = "widths of the hidden layers of mlp; an empty list: none"),
     ROW(activation, .fallback = "relu", .choices = activations, .fixed = true,
         .help = "of the hidden layers of mlp"),
     ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),

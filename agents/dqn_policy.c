@@ -70,6 +70,8 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
     if (act->rows > policy->place.rows)
         return trp_fail(TRP_INVALID_ARGUMENT, "dqn policy: %" PRIu32 " rows, made for %" PRIu32,
                         act->rows, policy->place.rows);
+    if (act->extras && policy->base.extras.count > 0) /* dqn_extras() */
+        memcpy(act->extras[0], act->mask, (size_t)act->rows * policy->outputs);
     if (!explore(policy, act, actions))
         return TRP_OK;
     if (!policy->place.greedy)
@@ -133,13 +135,14 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->place.rows = options->rows ? options->rows : 1;
     trp_net_spec spec = dqn_net_spec(&policy->options, env);
     policy->outputs = (uint32_t)env->action_count;
+    dqn_extras(&policy->options, env, &policy->base.extras);
     trp_status status =
         trp_net_create(&policy->net, &(trp_net_options){.spec = &spec,
                                                         .batch = policy->place.rows,
                                                         .forward_only = true,
                                                         .precision = policy->options.precision});
     if (status != TRP_OK) {
-        policy_destroy(&policy->base);
+        trp_policy_destroy(&policy->base);
         return status;
     }
     policy->base.param_count = trp_net_param_count(&spec);

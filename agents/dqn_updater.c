@@ -16,6 +16,7 @@
 
 #include <troupe/losses.h>
 #include "core/alloc.h"
+#include "room.h"
 
 enum { PARAMS, TARGET, VECTORS };
 
@@ -34,8 +35,8 @@ struct dqn_updater {
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     uint32_t outputs;
     struct dqn_image image;
-    struct dqn_turn turns[2]; /* of the last step and the one before */
-    /* Memory of the device: */
+    struct dqn_turn turns[2];            /* of the last step and the one before */
+    struct room room;                    /* that what follows lies in: */
     uint8_t *pixels, *next_pixels;       /* rows of the image; NULL: as they come */
     float *weights, *discounts, *errors; /* [batch_size] */
     float *targets;                      /* [batch_size][atoms] */
@@ -56,12 +57,11 @@ static trp_status check_actions(const struct dqn_updater *updater, const trp_upd
 }
 
 /* A byte that is no bool must not be read as one. */
-static trp_status check_next_mask(const struct dqn_updater *updater, const trp_update *update,
-                                  bool *masked)
+static trp_status check_mask(const struct dqn_updater *updater, const trp_update *update,
+                             const char *column)
 {
-    const uint8_t *bytes = trp_update_column(update, 0, "next_mask");
+    const uint8_t *bytes = trp_update_column(update, 0, column);
     const trp_batch *batch = update->batches;
-    *masked = bytes != NULL;
     for (uint32_t row = 0; bytes && row < batch->rows; row++) {
         uint8_t any = 0, all = 0;
         for (uint32_t i = 0; i < updater->outputs; i++) {
@@ -69,8 +69,8 @@ static trp_status check_next_mask(const struct dqn_updater *updater, const trp_u
             all |= bytes[i];
         }
         if (!any || all > 1)
-            return trp_fail(TRP_DATA_LOSS, "dqn: item %" PRIu64 " has a next_mask that %s",
-                            batch->keys[row], all > 1 ? "is no mask" : "allows nothing");
+            return trp_fail(TRP_DATA_LOSS, "dqn: item %" PRIu64 " has a %s that %s",
+                            batch->keys[row], column, all > 1 ? "is no mask" : "allows nothing");
         bytes += updater->outputs;
     }
     return TRP_OK;
@@ -136,7 +136,7 @@ static trp_net_rows rows_of(struct dqn_updater *updater, const trp_update *updat
         .outputs = {out}};
 }
 
-static void differentiate(struct dqn_updater *updater, const trp_update *update, bool masked)
+static void differentiate(struct dqn_updater *updater, const trp_update *update)
 {
     const float *params = update->vectors[PARAMS];
     trp_net_rows next =
@@ -155,7 +155,8 @@ static void differentiate(struct dqn_updater *updater, const trp_update *update,
                   .taken = trp_update_device_column(update, 0, "action"),
                   .rewards = trp_update_device_column(update, 0, "reward"),
                   .weights = find_weights(updater, update),
-                  .next_mask = masked ? trp_update_device_column(update, 0, "next_mask") : NULL},
+                  .next_mask = trp_update_device_column(update, 0, "next_mask"),
+                  .mask = trp_update_device_column(update, 0, DQN_MASK)},
         .outputs = {.q = updater->q,
                     .next_target = updater->next_target,
                     .other = other,
@@ -187,9 +188,9 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     struct dqn_updater *updater = (struct dqn_updater *)base;
     struct dqn_turn *turn = &updater->turns[update->step % 2];
     TRP_TRY(check_actions(updater, update));
-    bool masked;
-    TRP_TRY(check_next_mask(updater, update, &masked));
-    differentiate(updater, update, masked);
+    TRP_TRY(check_mask(updater, update, "next_mask"));
+    TRP_TRY(check_mask(updater, update, DQN_MASK));
+    differentiate(updater, update);
     trp_update_watch(update, PARAMS, &updater->loss->loss, "loss");
     TRP_TRY(trp_update_apply(update, PARAMS));
     update_target(updater, update);
@@ -210,13 +211,8 @@ static void updater_init(trp_updater *base, trp_rng *rng, float *const *vectors)
 static void updater_destroy(trp_updater *base)
 {
     struct dqn_updater *updater = (struct dqn_updater *)base;
-    void *const memory[] = {updater->pixels,    updater->next_pixels, updater->weights,
-                            updater->discounts, updater->errors,      updater->targets,
-                            updater->q,         updater->other,       updater->next_target,
-                            updater->loss};
     trp_net_destroy(updater->net);
-    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
-        trp_device_free(base->device, memory[i]);
+    room_free(&updater->room);
     for (size_t i = 0; i < 2; i++) {
         free(updater->turns[i].weights);
         free(updater->turns[i].errors);
@@ -247,7 +243,10 @@ static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
         .batch_size = batch_size ? batch_size : updater->options.batch_size,
         .writes_priorities = updater->options.priority_exponent > 0,
     };
-    trp_nstep_columns(env, NULL, &source->columns);
+    trp_columns extras = {0};
+    dqn_extras(&updater->options, env, &extras);
+    trp_nstep_columns(env, &extras, &source->columns);
+    trp_columns_cleanup(&extras);
     updater->image = dqn_image(&updater->options, env);
     updater->base.source_count = 1;
 }
@@ -260,19 +259,18 @@ static trp_status make_room(struct dqn_updater *updater)
     const struct {
         void *memory; /* of a pointer */
         size_t bytes;
-    } rooms[] = {{&updater->pixels, pixels},
-                 {&updater->next_pixels, pixels},
-                 {&updater->weights, rows * sizeof(float)},
-                 {&updater->discounts, rows * sizeof(float)},
-                 {&updater->errors, rows * sizeof(float)},
-                 {&updater->targets, rows * atoms * sizeof(float)},
-                 {&updater->q, values * sizeof(float)},
-                 {&updater->other, values * sizeof(float)},
-                 {&updater->next_target, values * sizeof(float)},
-                 {&updater->loss, sizeof *updater->loss}};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        if (rooms[i].bytes > 0)
-            TRP_TRY(trp_device_alloc(updater->base.device, rooms[i].bytes, rooms[i].memory));
+    } pieces[] = {{&updater->pixels, pixels},
+                  {&updater->next_pixels, pixels},
+                  {&updater->weights, rows * sizeof(float)},
+                  {&updater->discounts, rows * sizeof(float)},
+                  {&updater->errors, rows * sizeof(float)},
+                  {&updater->targets, rows * atoms * sizeof(float)},
+                  {&updater->q, values * sizeof(float)},
+                  {&updater->other, values * sizeof(float)},
+                  {&updater->next_target, values * sizeof(float)},
+                  {&updater->loss, sizeof *updater->loss}};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        TRP_TRY(room_add(&updater->room, pieces[i].bytes, pieces[i].memory));
     for (size_t i = 0; i < 2; i++) {
         updater->turns[i].weights = xcalloc(rows, sizeof(float));
         updater->turns[i].errors = xcalloc(rows, sizeof(float));
@@ -306,6 +304,7 @@ trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
     struct dqn_updater *updater = xcalloc(1, sizeof *updater);
     updater->base.impl = trp_device_is_host(device) ? &host_impl : &device_impl;
     updater->base.device = device;
+    updater->room.device = device;
     updater->options = dqn_options(agent);
     updater->spec = dqn_net_spec(&updater->options, env);
     updater->outputs = (uint32_t)env->action_count;

@@ -449,7 +449,7 @@ static trp_status check_group(const struct node_group *group)
     status = trp_agent_check(&group->agent, group->env);
     if (status == TRP_OK)
         return TRP_OK;
-    return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
+    return trp_fail(status, "the agent of %s '%s': %s", word, group->name, trp_last_error());
 }
 
 /* The learner whose parameters a group acts with, if both say for which environment; or NULL. */

@@ -198,11 +198,28 @@ trp_status program_set(trp_program *program, const char *source, const char *tar
     return status;
 }
 
+/* "n_step=5": the option is known, and its group is to be said. */
+static trp_status no_group_in(const trp_program *program, const char *word)
+{
+    char *option = xasprintf("%.*s", (int)strcspn(word, "="), word);
+    struct option_set *sets = option_sets_create(program), *set = sets;
+    while (set->name && !option_find(set->table, option))
+        set++;
+    trp_status status =
+        set->name
+            ? trp_fail(TRP_INVALID_ARGUMENT, "--set %s: use GROUP.OPTION=VALUE; %s.%s is an option",
+                       word, set->name, option)
+            : trp_fail(TRP_INVALID_ARGUMENT, "--set %s: use GROUP.OPTION=VALUE", word);
+    option_sets_destroy(sets);
+    free(option);
+    return status;
+}
+
 trp_status program_set_word(trp_program *program, const char *word)
 {
     const char *equals = strchr(word, '='), *dot = strchr(word, '.');
     if (!equals || !dot || dot > equals)
-        return trp_fail(TRP_INVALID_ARGUMENT, "--set %s: use GROUP.OPTION=VALUE", word);
+        return no_group_in(program, word);
     char *source = xasprintf("--set %s", word);
     char *target = xasprintf("%.*s", (int)(dot - word), word);
     char *option = xasprintf("%.*s", (int)(equals - dot - 1), dot + 1);

@@ -73,16 +73,16 @@ static char *resume_command(const struct run *run)
     return command;
 }
 
-static void print_params(const struct run *run)
+static void print_params(const struct run *run, int fd)
 {
     char *path = saved_params(run);
     if (!path)
         return;
     char *arguments = launch_options_arguments(run->options), *file = shell_word(path);
     char *program = launch_options_program(run->options);
-    output_print(run->output, STDOUT_FILENO, "  parameters:     %s", path);
-    output_print(run->output, STDOUT_FILENO, "  try them:       %s eval --params=%s%s%s", program,
-                 file, run->options->settings ? run->options->settings : "", arguments);
+    output_print(run->output, fd, "  parameters:     %s", path);
+    output_print(run->output, fd, "  try them:       %s eval --params=%s%s%s", program, file,
+                 run->options->settings ? run->options->settings : "", arguments);
     free(program);
     free(file);
     free(arguments);
@@ -133,6 +133,7 @@ static void print_stopped(const struct run *run)
                      failure->failure);
     print_other_failures(run, failure);
     print_figures(run, STDERR_FILENO);
+    print_params(run, STDERR_FILENO);
     char *command = resume_command(run);
     output_print(run->output, STDERR_FILENO, "%s: stopped by signal %d (%s); go on with: %s",
                  run->program->name, run->signal, strsignal(run->signal), command);
@@ -157,7 +158,7 @@ int summary_print(struct run *run)
     }
     output_print(run->output, STDOUT_FILENO, "%s: done: %s", run->program->name, run->reason);
     print_figures(run, STDOUT_FILENO);
-    print_params(run);
+    print_params(run, STDOUT_FILENO);
     return 0;
 }
 

@@ -11,12 +11,14 @@
 #include <troupe/learner.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/array.h"
+#include "core/buffer.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "limits.h"
@@ -378,9 +380,45 @@ static trp_status save_at_end(trp_learner *learner, trp_status status)
     return saved;
 }
 
+/* " body.0.weight=[64][4]", of every matrix of a vector; caller frees. */
+static char *matrices_text(const trp_vector_spec *vector)
+{
+    struct buffer text = {0};
+    for (size_t i = 0; i < vector->tensor_count; i++) {
+        const trp_net_tensor *tensor = &vector->tensors[i];
+        char part[sizeof tensor->name + 3];
+        snprintf(part, sizeof part, " %s=", tensor->name);
+        for (uint32_t axis = 0; tensor->rank > 1 && axis < tensor->rank; axis++) {
+            buffer_append(&text, text_bytes(part));
+            snprintf(part, sizeof part, "[%" PRIu64 "]", tensor->shape[axis]);
+        }
+        if (tensor->rank > 1)
+            buffer_append(&text, text_bytes(part));
+    }
+    return buffer_text(&text);
+}
+
+/* Which networks they are is known nowhere else once an agent chose them by shapes. */
+static void log_vectors(const trp_updater *updater)
+{
+    for (size_t i = 0; i < updater->vector_count; i++) {
+        const trp_vector_spec *vector = &updater->vectors[i];
+        if (!vector->learned)
+            continue;
+        char *matrices = matrices_text(vector);
+        size_t numbers = vector->tensor_count > 0 ? 0 : vector->count;
+        for (size_t k = 0; k < vector->tensor_count; k++)
+            numbers += vector->tensors[k].count;
+        trp_log(TRP_INFO, "learner learns vector=%s numbers=%zu%s", vector->name, numbers,
+                matrices);
+        free(matrices);
+    }
+}
+
 trp_status trp_learner_run(trp_learner *learner)
 {
     const trp_learner_loop_options *options = &learner->options;
+    log_vectors(learner->updater);
     learner->end = options->max_seconds > 0 && options->max_seconds < INT64_MAX / 1000
                        ? deadline_in_ms(&clock_monotonic, 1000 * (int64_t)options->max_seconds)
                        : DEADLINE_NEVER;

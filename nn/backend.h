@@ -37,13 +37,14 @@ struct backward_job {
     void *scratch;
 };
 
-/* Streams to values: a row of V and then the A becomes V + A - mean A. Backward: the gradient of
- * values becomes that of streams, or is added to it with `accumulate`. */
+/* Streams to values: a row of V and then the A, each of `atoms` numbers, becomes V + A - mean A,
+ * atom by atom. Backward: the gradient of values becomes that of streams, or is added to it with
+ * `accumulate`. */
 struct dueling_job {
     const void *in;
     void *out;
     size_t in_stride, out_stride;
-    uint32_t rows, outputs;
+    uint32_t rows, outputs, atoms; /* outputs is a multiple of atoms */
     bool backward, accumulate;
 };
 

@@ -133,13 +133,19 @@ static trp_status add_shape(const struct layer_step *step)
     return TRP_OK;
 }
 
+uint32_t graph_atoms(const trp_layer *layer)
+{
+    return layer->size > 0 ? layer->size : 1;
+}
+
 static trp_status dueling_shape(const struct layer_step *step)
 {
-    uint32_t columns = step->from[0]->columns;
-    if (columns < 2)
-        return refuse(step, "a dueling head of %u column; it needs a value and advantages",
-                      columns);
-    *step->to = columns_value(columns - 1);
+    uint32_t columns = step->from[0]->columns, atoms = graph_atoms(step->layer);
+    if (columns / 2 < atoms || columns % atoms > 0)
+        return refuse(step,
+                      "a dueling head of %u columns; it needs a value and advantages, each of %u",
+                      columns, atoms);
+    *step->to = columns_value(columns - atoms);
     return TRP_OK;
 }
 
@@ -378,13 +384,53 @@ static trp_status layer_name_check(const struct layer_step *step)
     return TRP_OK;
 }
 
+/* What would be left alone silently. */
+static trp_status kind_check(const struct layer_step *step)
+{
+    enum {
+        INPUT = 1U << TRP_INPUT,
+        SLICE = 1U << TRP_SLICE,
+        CONV = 1U << TRP_CONV2D,
+        WINDOWS = CONV | 1U << TRP_MAX_POOL | 1U << TRP_MEAN_POOL,
+        NOISY = 1U << TRP_NOISY_LINEAR,
+        EMBEDDING = 1U << TRP_EMBEDDING,
+        PARAMETER = 1U << TRP_PARAMETER,
+        SIZED = 1U << TRP_LINEAR | SLICE | 1U << TRP_DUELING | CONV | EMBEDDING | 1U << TRP_LSTM |
+                1U << TRP_GRU | NOISY | PARAMETER,
+    };
+    const trp_layer *layer = step->layer;
+    const struct layer_class *class = &classes[layer->kind];
+    const struct {
+        const char *name;
+        bool given;
+        uint32_t kinds; /* that have it */
+    } fields[] = {
+        {"size", layer->size != 0, SIZED},
+        {"first", layer->first != 0, SLICE},
+        {"kernel", layer->kernel != 0, WINDOWS},
+        {"stride", layer->stride != 0, WINDOWS},
+        {"padding", layer->padding != 0, WINDOWS},
+        {"vocabulary", layer->vocabulary != 0, EMBEDDING},
+        {"dtype", layer->dtype != 0, INPUT},
+        {"shape", layer->shape[0] != 0, INPUT},
+        {"scale", layer->scale != 0, INPUT},
+        {"sigma", layer->sigma != 0, NOISY},
+        {"value", layer->value != 0, PARAMETER},
+        {"activation", layer->activation != TRP_NO_ACTIVATION, class->fuses ? ~0U : 0},
+        {"initialiser", layer->init != TRP_INIT_DEFAULT, class->tensors ? ~0U : 0},
+        {"gain", layer->gain != 0, class->tensors ? ~0U : 0},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].given && !(fields[i].kinds >> layer->kind & 1))
+            return refuse(step, "a layer of kind %s has no %s", class->name, fields[i].name);
+    return TRP_OK;
+}
+
 static trp_status options_check(const struct layer_step *step)
 {
     const trp_layer *layer = step->layer;
     if ((unsigned)layer->activation > TRP_GELU_TANH)
         return refuse(step, "activation %d is unknown", (int)layer->activation);
-    if (layer->activation != TRP_NO_ACTIVATION && !classes[layer->kind].fuses)
-        return refuse(step, "a layer of kind %s has no activation", classes[layer->kind].name);
     if ((unsigned)layer->init > TRP_INIT_VARIANCE)
         return refuse(step, "initialiser %d is unknown", (int)layer->init);
     if (!(layer->gain >= 0 && layer->gain <= 1e6F))
@@ -459,6 +505,7 @@ static trp_status layer_build(struct graph *graph, const trp_net_spec *spec, uin
                         (int)step.layer->kind);
     TRP_TRY(layer_name_check(&step));
     TRP_TRY(options_check(&step));
+    TRP_TRY(kind_check(&step));
     TRP_TRY(from_check(&step, graph));
     TRP_TRY(classes[step.layer->kind].shape(&step));
     graph->state[index] = graph->state_width;

@@ -33,6 +33,9 @@ struct graph {
     size_t param_count;
 };
 
+/* Numbers of a value, and of each advantage, of a dueling layer. */
+uint32_t graph_atoms(const trp_layer *layer);
+
 /* Of a layer with a window, or a recurrent one. */
 struct window graph_window(const trp_layer *layer, const struct value *from);
 struct cell_shape graph_cell(const trp_layer *layer, const struct value *from);

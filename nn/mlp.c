@@ -20,20 +20,27 @@ static uint32_t hidden_count(const uint32_t hidden[TRP_NET_HIDDEN_MAX])
     return count;
 }
 
+/* What a network says at its end. */
+struct head {
+    uint32_t outputs, atoms;
+};
+
 /* A value and an advantage stream, each of which reads its half of the last hidden layer. */
-static uint32_t add_dueling(trp_net_spec *spec, uint32_t from, uint32_t half, uint32_t outputs)
+static uint32_t add_dueling(trp_net_spec *spec, uint32_t from, uint32_t half, struct head head)
 {
+    uint32_t atoms = head.atoms > 0 ? head.atoms : 1;
     uint32_t value = from, advantage = from;
     if (half > 0) {
         value = trp_net_add(spec, (trp_layer){.kind = TRP_SLICE, .from = {from}, .size = half});
         advantage = trp_net_add(
             spec, (trp_layer){.kind = TRP_SLICE, .from = {from}, .first = half, .size = half});
     }
-    value = trp_net_add(spec, linear(value, 1, TRP_NO_ACTIVATION, "value"));
-    advantage = trp_net_add(spec, linear(advantage, outputs, TRP_NO_ACTIVATION, "advantage"));
+    value = trp_net_add(spec, linear(value, atoms, TRP_NO_ACTIVATION, "value"));
+    advantage = trp_net_add(spec, linear(advantage, head.outputs, TRP_NO_ACTIVATION, "advantage"));
     uint32_t streams = trp_net_add(
         spec, (trp_layer){.kind = TRP_CONCAT, .from = {value, advantage}, .from_count = 2});
-    return trp_net_add(spec, (trp_layer){.kind = TRP_DUELING, .from = {streams}});
+    return trp_net_add(spec,
+                       (trp_layer){.kind = TRP_DUELING, .from = {streams}, .size = head.atoms});
 }
 
 static uint32_t add_core(trp_net_spec *spec, uint32_t from, trp_core core, uint32_t size)
@@ -72,7 +79,8 @@ trp_net_spec trp_mlp(const trp_mlp_options *options)
     last = add_core(&spec, last, options->core, options->core_size);
     bool halves = levels > 0 && !options->core;
     if (options->dueling)
-        last = add_dueling(&spec, last, halves ? options->hidden[levels - 1] : 0, options->outputs);
+        last = add_dueling(&spec, last, halves ? options->hidden[levels - 1] : 0,
+                           (struct head){options->outputs, options->atoms});
     else
         last = trp_net_add(&spec, linear(last, options->outputs, TRP_NO_ACTIVATION, "head"));
     trp_net_output(&spec, last);
@@ -118,7 +126,8 @@ static void add_heads(trp_net_spec *spec, uint32_t from, const trp_cnn_options *
     from = trp_net_add(spec, linear(from, halves ? 2 * size : size, TRP_RELU, name));
     from = add_core(spec, from, options->core, options->core_size);
     if (options->dueling)
-        trp_net_output(spec, add_dueling(spec, from, halves ? size : 0, options->outputs));
+        trp_net_output(spec, add_dueling(spec, from, halves ? size : 0,
+                                         (struct head){options->outputs, options->atoms}));
     else
         trp_net_output(
             spec, trp_net_add(spec, linear(from, options->outputs, TRP_NO_ACTIVATION, "head")));

@@ -255,6 +255,7 @@ static void run_dueling(const struct op_call *run)
         .out_stride = run->bound->to.stride,
         .rows = row_count(run),
         .outputs = back ? op->b.width : op->to.width,
+        .atoms = graph_atoms(op->layer),
         .backward = back,
         .accumulate = op->accumulate,
     });

@@ -306,6 +306,7 @@ static void forward_plain(struct builder *b, uint32_t index, enum op_kind kind)
                     .b = layer_from_count(layer) > 1 ? b->spans[layer->from[1]] : no_span,
                     .kept = no_span,
                     .to = result_span(b, index, reads_trained(b, index)),
+                    .layer = layer,
                     .activation = (enum activation)layer->activation};
     b->spans[index] = op.to;
     op_add(b->program, op);

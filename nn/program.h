@@ -63,7 +63,7 @@ enum op_kind {
 struct op {
     enum op_kind kind;
     struct span a, b, to, kept;
-    const trp_layer *layer; /* windows, cells, embeddings */
+    const trp_layer *layer; /* windows, cells, embeddings, atoms */
     uint32_t index;         /* of the layer */
     enum activation activation;
     enum activation gate; /* of backward: the one that made a, whose slope dx is multiplied by */

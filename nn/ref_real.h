@@ -88,46 +88,45 @@ static void NAME(backward_bf16)(const struct backward_job *job)
     NAME(backward_by)(job, true);
 }
 
-static void NAME(dueling_forward)(const struct dueling_job *job)
+/* One atom of a row: streams and values point at it in V and in the first value. */
+static void NAME(dueling_atom)(const struct dueling_job *job, const REAL *streams, REAL *values)
 {
-    const REAL *streams = job->in;
-    REAL *values = job->out;
-    for (size_t row = 0; row < job->rows; row++) {
-        REAL sum = 0;
-        for (size_t o = 0; o < job->outputs; o++)
-            sum += streams[1 + o];
-        REAL base = streams[0] - sum / (REAL)job->outputs;
-        for (size_t o = 0; o < job->outputs; o++)
-            values[o] = base + streams[1 + o];
-        streams += job->in_stride;
-        values += job->out_stride;
-    }
+    size_t step = job->atoms, end = job->outputs;
+    REAL sum = 0;
+    for (size_t o = 0; o < end; o += step)
+        sum += streams[step + o];
+    REAL base = streams[0] - sum / (REAL)(end / step);
+    for (size_t o = 0; o < end; o += step)
+        values[o] = base + streams[step + o];
 }
 
-static void NAME(dueling_backward)(const struct dueling_job *job)
+static void NAME(dueling_atom_backward)(const struct dueling_job *job, const REAL *values,
+                                        REAL *streams)
 {
-    const REAL *values = job->in;
-    REAL *streams = job->out;
-    for (size_t row = 0; row < job->rows; row++) {
-        REAL sum = 0;
-        for (size_t o = 0; o < job->outputs; o++)
-            sum += values[o];
-        streams[0] = job->accumulate ? streams[0] + sum : sum;
-        for (size_t o = 0; o < job->outputs; o++) {
-            REAL da = values[o] - sum / (REAL)job->outputs;
-            streams[1 + o] = job->accumulate ? streams[1 + o] + da : da;
-        }
-        streams += job->out_stride;
-        values += job->in_stride;
+    size_t step = job->atoms, end = job->outputs;
+    REAL sum = 0;
+    for (size_t o = 0; o < end; o += step)
+        sum += values[o];
+    streams[0] = job->accumulate ? streams[0] + sum : sum;
+    for (size_t o = 0; o < end; o += step) {
+        REAL da = values[o] - sum / (REAL)(end / step);
+        streams[step + o] = job->accumulate ? streams[step + o] + da : da;
     }
 }
 
 static void NAME(dueling)(const struct dueling_job *job)
 {
-    if (job->backward)
-        NAME(dueling_backward)(job);
-    else
-        NAME(dueling_forward)(job);
+    const REAL *in = job->in;
+    REAL *out = job->out;
+    for (size_t row = 0; row < job->rows; row++) {
+        for (uint32_t atom = 0; atom < job->atoms; atom++)
+            if (job->backward)
+                NAME(dueling_atom_backward)(job, in + atom, out + atom);
+            else
+                NAME(dueling_atom)(job, in + atom, out + atom);
+        in += job->in_stride;
+        out += job->out_stride;
+    }
 }
 
 static const struct linear_kernels NAME(linear_kernels) = {

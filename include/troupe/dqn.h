@@ -27,11 +27,13 @@ typedef enum {
 } trp_dqn_network;
 
 /* What an action's value is, and what the network learns it from (losses.h). Distributions have a
- * network of more outputs, without dueling streams; policies act by their means. */
+ * network of more outputs, of dueling streams, too (Hessel et al. 2018, section 3); policies act by
+ * their means. */
 typedef enum {
     TRP_DQN_HUBER,      /* a number: double Q-learning, or not (`no_double`) */
     TRP_DQN_MUNCHAUSEN, /* a number; rewards and next values of a soft policy (Vieillard et al.
-                           2020; there with n_step 1). Not for environments that mask actions */
+                           2020; there with n_step 1). Where actions are masked, items have a column
+                           "mask" of what could be done at `observation` */
     TRP_DQN_C51,        /* a distribution over `atoms` values (Bellemare et al. 2017) */
     TRP_DQN_QUANTILE,   /* `quantiles` of it (Dabney et al. 2018); huber_delta is its kappa */
 } trp_dqn_loss;

@@ -74,8 +74,9 @@ typedef enum {
     TRP_CONCAT,     /* the columns of all of `from`, one behind the other */
     TRP_SLICE,      /* `size` columns from column `first` on */
     TRP_ADD,        /* the sum of two of the same shape: a residual */
-    TRP_DUELING,    /* from a value V and then `columns - 1` advantages A: V + A - mean A (Wang et
-                       al. 2016, equation 9) */
+    TRP_DUELING,    /* from a value V and then advantages A, each of `size` columns (0: 1): V + A -
+                       mean A (Wang et al. 2016, equation 9); of more than one, column by column, as
+                       for atoms of distributions (Hessel et al. 2018, section 3) */
     TRP_CONV2D,     /* `size` filters of kernel x kernel over an image; rows of bytes are read as
                        bytes / 255 */
     TRP_MAX_POOL,   /* of kernel x kernel; padding never wins */
@@ -234,13 +235,14 @@ typedef enum { TRP_NO_CORE, TRP_CORE_LSTM, TRP_CORE_GRU } trp_core;
 /* Linear layers "body.0", "body.1" ... with `activation` after each, and a last one "head" without.
  * `noisy`: all of them are TRP_NOISY_LINEAR.
  * `dueling`: the last hidden layer exists twice, for a value ("value") and an advantage stream
- * ("advantage"); with a core, both read it. */
+ * ("advantage"); with a core, both read it. Outputs are [outputs / atoms][atoms] then. */
 typedef struct {
     uint32_t inputs, outputs;
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
     trp_activation activation;           /* 0: ReLU */
     trp_dtype dtype;                     /* of the input; 0: TRP_FLOAT32 */
     bool dueling, noisy;
+    uint32_t atoms; /* of each value of a dueling network; divides outputs; 0: 1 */
     trp_core core;
     uint32_t core_size; /* hidden units; 0: 256 */
 } trp_mlp_options;
@@ -253,6 +255,7 @@ TRP_API trp_net_spec trp_mlp(const trp_mlp_options *options);
 typedef struct {
     uint32_t height, width, channels, outputs;
     bool value, dueling, noisy;
+    uint32_t atoms; /* as in trp_mlp_options */
     trp_core core;
     uint32_t core_size; /* 0: 256 */
 } trp_cnn_options;

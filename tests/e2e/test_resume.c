@@ -263,6 +263,31 @@ static void a_run_survives_the_death_of_its_launcher(void **state)
     assert_goes_on(scene, &seen);
 }
 
+static void a_run_that_is_interrupted_says_where_its_parameters_are(void **state)
+{
+    struct scene *scene = *state;
+    run_until_items(scene);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_last_line(scene, "err", "stopped by signal 2 (Interrupt); go on with: ");
+    assert_file_contains(scene, "run/logs/learner-0.log",
+                         "learner learns vector=params numbers=4610 body.0.weight=[64][4] "
+                         "body.1.weight=[64][64] head.weight=[2][64]\n");
+    char *text = scene_read(scene, "err");
+    const char *path = strstr(text, "  parameters:     ");
+    if (!path)
+        fail_msg("no parameters in:\n%s", text);
+    path += strlen("  parameters:     ");
+    char *file = xasprintf("%.*s", (int)strcspn(path, "\n"), path);
+    char *saved = scene_path(scene, file), *flag = xasprintf("--params=%s", saved);
+    const char *argv[] = {DQN_CARTPOLE, "eval", flag, "--episodes=3", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(text);
+    free(file);
+    free(saved);
+    free(flag);
+}
+
 static void another_program_does_not_resume_it(void **state)
 {
     struct scene *scene = *state;
@@ -280,6 +305,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(a_run_survives_the_death_of_its_replay_server),
         TEST(a_run_survives_the_death_of_its_launcher),
+        TEST(a_run_that_is_interrupted_says_where_its_parameters_are),
         TEST(another_program_does_not_resume_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

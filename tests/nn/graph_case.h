@@ -57,9 +57,9 @@ static inline trp_layer random_window(const trp_net_spec *spec, trp_rng *rng, ui
 static inline trp_layer random_kept(const trp_net_spec *spec, trp_rng *rng, uint32_t from)
 {
     static const trp_layer_kind kinds[] = {TRP_LAYER_NORM, TRP_LSTM, TRP_GRU};
-    trp_layer layer = {.kind = kinds[trp_rng_below(rng, 3)],
-                       .from = {from},
-                       .size = 1 + (uint32_t)trp_rng_below(rng, 4)};
+    trp_layer layer = {.kind = kinds[trp_rng_below(rng, 3)], .from = {from}};
+    if (layer.kind != TRP_LAYER_NORM)
+        layer.size = 1 + (uint32_t)trp_rng_below(rng, 4);
     snprintf(layer.name, sizeof layer.name, "l%u", spec->layer_count);
     return layer;
 }
@@ -110,6 +110,8 @@ static inline trp_layer random_plain(const trp_net_spec *spec, const struct grap
     default:
         layer.kind = columns > 1 ? TRP_DUELING : TRP_ACTIVATION;
         layer.activation = columns > 1 ? TRP_NO_ACTIVATION : TRP_TANH;
+        if (columns > 3 && columns % 2 == 0)
+            layer.size = 2;
     }
     return layer;
 }

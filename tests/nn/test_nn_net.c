@@ -91,6 +91,7 @@ static void gradients_are_those_of_finite_differences(void **state)
         {.inputs = 3, .hidden = {6, 4}, .outputs = 3, .dueling = true},
         {.inputs = 2, .hidden = {4}, .outputs = 2, .activation = TRP_TANH, .dueling = true},
         {.inputs = 4, .outputs = 3, .dueling = true},
+        {.inputs = 2, .hidden = {4}, .outputs = 6, .dueling = true, .atoms = 3},
         {.inputs = 2, .hidden = {3, 3, 3, 3, 3, 3, 3, 3}, .outputs = 1},
     };
     for (size_t s = 0; s < sizeof small / sizeof small[0]; s++) {
@@ -133,6 +134,29 @@ static void a_dueling_head_has_the_mean_of_its_values(void **state)
         OR_FAIL(net_create(&net, &(trp_net_options){.spec = &spec}, *b));
         forward_one(net, params, &in, 1, out);
         assert_close(out, (float[]){5, 9, 1}, 3, 1e-6, (*b)->name);
+        trp_net_destroy(net);
+    }
+    trp_floats_destroy(params);
+}
+
+/* V = {1, 10}, A = {{2, 0}, {4, 30}, {0, 60}}: mean A = {2, 30}. */
+static void a_dueling_head_of_atoms_has_the_mean_of_each(void **state)
+{
+    (void)state;
+    trp_net_spec spec =
+        trp_mlp(&(trp_mlp_options){.inputs = 1, .outputs = 6, .dueling = true, .atoms = 2});
+    float *params = trp_floats_create(trp_net_param_count(&spec));
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    assert_int_equal(trp_net_tensors(&spec, tensors), 4);
+    assert_int_equal(tensors[1].count, 2);
+    memcpy(params + tensors[1].offset, (float[]){1, 10}, 2 * sizeof(float));
+    memcpy(params + tensors[3].offset, (float[]){2, 0, 4, 30, 0, 60}, 6 * sizeof(float));
+    for (const struct backend *const *b = every_backend(); *b; b++) {
+        trp_net *net;
+        float in = 2, out[6];
+        OR_FAIL(net_create(&net, &(trp_net_options){.spec = &spec}, *b));
+        forward_one(net, params, &in, 1, out);
+        assert_close(out, (float[]){1, -20, 3, 10, -1, 40}, 6, 1e-6, (*b)->name);
         trp_net_destroy(net);
     }
     trp_floats_destroy(params);
@@ -534,6 +558,7 @@ int main(void)
         cmocka_unit_test(only_plans_with_big_layers_load_onednn_which_starts_no_threads),
         cmocka_unit_test(gradients_are_those_of_finite_differences),
         cmocka_unit_test(a_dueling_head_has_the_mean_of_its_values),
+        cmocka_unit_test(a_dueling_head_of_atoms_has_the_mean_of_each),
         cmocka_unit_test(every_backend_agrees_with_the_reference),
         cmocka_unit_test(several_threads_agree_with_the_reference),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_batch_of_several),

@@ -291,6 +291,9 @@ static int check_words(const struct parser *parser, size_t count, char **words)
         if (needed > count)
             return cli_wrong(parser->name, "%.*s is missing: %s %s", (int)size, word, parser->name,
                              usage);
+        if (!optional && *words[needed - 1] == '\0')
+            return cli_wrong(parser->name, "%.*s is empty: %s %s", (int)size, word, parser->name,
+                             usage);
         word += size;
     }
     if (count > allowed && !endless)

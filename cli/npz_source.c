@@ -29,6 +29,7 @@ struct array {
     struct npy_header header;
     size_t item_bytes; /* without the first dimension where items are stacked */
     uint64_t bytes;    /* of the member, at most */
+    uint64_t read;     /* bytes of it, so far */
     struct buffer data;
 };
 
@@ -72,10 +73,12 @@ static trp_status array_take(const struct npz_arrays *npz, struct source *source
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %s: there is no memory for %zu bytes of it",
                         npz->options->path, name, size);
     zip_int64_t got = size ? zip_fread(array->file, room, size) : 0;
-    if (got < 0)
-        return member_wrong(npz, name, zip_file_strerror(array->file));
-    if ((size_t)got != size)
-        return member_wrong(npz, name, "it is cut short");
+    if (got < 0 || (size_t)got != size)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "%s: %s: item %" PRIu64 ", from byte %" PRIu64 " of the array on: %s",
+                        npz->options->path, name, npz->next, array->read,
+                        got < 0 ? zip_file_strerror(array->file) : "it is cut short");
+    array->read += size;
     array->data.size += size;
     source->done_bytes += size;
     return TRP_OK;

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/printable.h"
+#include "core/status.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -23,6 +25,7 @@ struct load {
     trp_item_writer *writer;
     int64_t timeout_ms;
     bool begun; /* an item was sent */
+    bool wrong; /* the file is: it says the same to whoever comes again */
 };
 
 /* What the tables say of keys that came again, before and after: the server confirms them alike. */
@@ -98,7 +101,8 @@ static trp_status event_load(struct load *load, const struct source_event *event
         return table_take(load, event);
     TRP_TRY(item_table_check(load, event->item.table));
     trp_status status = trp_item_writer_put(load->writer, &event->item, load->timeout_ms);
-    if (status == TRP_INVALID_ARGUMENT && event->line > 0) /* the server is asked of many at once */
+    load->wrong = status == TRP_INVALID_ARGUMENT;
+    if (load->wrong && event->line > 0) /* the server is asked of many at once */
         return trp_fail(TRP_FAILED_PRECONDITION, "%s:%" PRIu64 ", or a line before: %s", load->path,
                         event->line, trp_last_error());
     TRP_TRY(status);
@@ -110,14 +114,18 @@ static trp_status source_load(struct load *load, struct source *source,
                               struct progress_line *progress)
 {
     struct source_event event;
-    trp_status status = source_next(source, &event);
-    while (status == TRP_OK && event.kind != SOURCE_END) {
-        status = event_load(load, &event);
+    for (;;) {
+        trp_status status = source_next(source, &event);
+        load->wrong = status == TRP_FAILED_PRECONDITION;
+        TRP_TRY(status);
+        if (event.kind == SOURCE_END)
+            break;
+        TRP_TRY(event_load(load, &event));
         progress_show(progress, source->done_bytes);
-        if (status == TRP_OK)
-            status = source_next(source, &event);
     }
-    return status == TRP_OK ? trp_item_writer_flush(load->writer, load->timeout_ms) : status;
+    trp_status status = trp_item_writer_flush(load->writer, load->timeout_ms);
+    load->wrong = status == TRP_INVALID_ARGUMENT;
+    return status;
 }
 
 /* ---- what became of it ------------------------------------------------------------------- */
@@ -147,11 +155,18 @@ static void load_print(const struct load *load, int64_t known)
 static trp_status interrupted(const struct load *load, trp_status status)
 {
     bool refused = status == TRP_INVALID_ARGUMENT;
+    char *why = error_keep();
+    bool sent = load->begun && load->wrong && !refused; /* what stands before goes in */
+    if (sent && trp_item_writer_flush(load->writer, load->timeout_ms) != TRP_OK)
+        trp_log(TRP_WARN, "not all before is confirmed reason=%s", trp_last_error());
+    error_back(status, why);
     uint64_t confirmed = load->begun ? trp_item_writer_confirmed(load->writer) : 0;
-    char far[64] = "";
+    char far[128] = "";
     if (load->begun)
-        snprintf(far, sizeof far, " (%" PRIu64 " item%s loaded; load again to go on)", confirmed,
-                 confirmed == 1 ? " is" : "s are");
+        snprintf(far, sizeof far, " (%" PRIu64 " item%s loaded; %s)", confirmed,
+                 confirmed == 1 ? " is" : "s are",
+                 load->wrong ? "the file has to be mended: to load it again does not help"
+                             : "load again to go on");
     return trp_fail(refused ? TRP_FAILED_PRECONDITION : status, "%s%s%s%s",
                     refused ? load->path : "", refused ? ": " : "", trp_last_error(), far);
 }

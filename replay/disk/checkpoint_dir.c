@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/file.h"
 #include "limits.h"
 
@@ -61,8 +62,7 @@ static void table_parse(struct checkpoint_info *info, const char *line)
         at == 0)
         return;
     table.options = xstrdup(line + at);
-    info->tables = xrealloc(info->tables, (info->table_count + 1) * sizeof table);
-    info->tables[info->table_count++] = table;
+    *ARRAY_PUSH(info->tables, info->table_count, info->table_capacity) = table;
 }
 
 static void line_parse(struct checkpoint_info *info, const char *line)
@@ -174,10 +174,8 @@ trp_status checkpoint_list_read(struct checkpoint_list *list, const char *root)
         if (entry->d_name[0] == '.')
             continue;
         char *path = xasprintf("%s/%s", root, entry->d_name);
-        if (is_directory(path) && checkpoint_info_read(&info, path) == TRP_OK) {
-            list->at = xrealloc(list->at, (list->count + 1) * sizeof info);
-            list->at[list->count++] = info;
-        }
+        if (is_directory(path) && checkpoint_info_read(&info, path) == TRP_OK)
+            *ARRAY_PUSH(list->at, list->count, list->capacity) = info;
         free(path);
     }
     closedir(entries);
@@ -216,8 +214,7 @@ static void removal_push(struct checkpoint_removal *removal, const char *path)
     for (size_t i = 0; i < removal->count; i++)
         if (strcmp(removal->paths[i], path) == 0)
             return;
-    removal->paths = xrealloc(removal->paths, (removal->count + 1) * sizeof(char *));
-    removal->paths[removal->count++] = xstrdup(path);
+    *ARRAY_PUSH(removal->paths, removal->count, removal->capacity) = xstrdup(path);
 }
 
 trp_status checkpoint_removal_add_old(struct checkpoint_removal *removal, const char *root,

@@ -118,13 +118,13 @@ struct checkpoint_info {
     uint64_t bytes, items, chunks;
     uint64_t damaged; /* items that were left out */
     struct checkpoint_table *tables;
-    size_t table_count;
+    uint32_t table_count, table_capacity;
     char *problem; /* NULL: whole, as far as its files' names and sizes tell */
 };
 
 struct checkpoint_list {
     struct checkpoint_info *at; /* newest first */
-    size_t count;
+    uint32_t count, capacity;
 };
 
 /* Where a store's checkpoints are: `option`, or checkpoints/ in the store; caller frees. */
@@ -149,7 +149,7 @@ void checkpoint_info_cleanup(struct checkpoint_info *info);
 /* Checkpoints that are to go. A zeroed struct is empty. */
 struct checkpoint_removal {
     char **paths;
-    size_t count;
+    uint32_t count, capacity;
 };
 
 /* Adds those of `store` that are older than its `keep` newest whole ones, oldest first. */

@@ -344,9 +344,14 @@ static trp_status name_take(struct copy_run *run)
 static trp_status name_give(struct copy_run *run, char **path)
 {
     TRP_TRY(name_take(run));
-    *path = realpath(run->making, NULL);
-    int error = *path ? dir_sync(run->checkpointer->root) : errno;
-    return error == 0 ? TRP_OK : store_errno(error, run->making, "name the checkpoint");
+    char *named = realpath(run->making, NULL);
+    int error = named ? dir_sync(run->checkpointer->root) : errno;
+    if (error == 0) {
+        *path = named;
+        return TRP_OK;
+    }
+    free(named);
+    return store_errno(error, run->making, "name the checkpoint");
 }
 
 static trp_status files_begin(void *arg)

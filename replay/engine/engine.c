@@ -232,8 +232,10 @@ bool engine_take_known(struct engine *engine, struct engine_table *table, struct
 {
     struct item *known = table_find(table->table, item->key);
     if (known) {
-        table_update(table->table, known, item->priority);
-        store_item_priority(engine->store, known);
+        if (known->fingerprint != item->fingerprint) { /* else the table's may be newer */
+            table_update(table->table, known, item->priority);
+            store_item_priority(engine->store, known);
+        }
         table->known_inserts++;
         engine->important = true;
     } else if (!removed_find(&engine->removed, table->facts->id, item->key, item->fingerprint,

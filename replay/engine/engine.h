@@ -177,8 +177,8 @@ trp_status engine_check_priority(const struct engine_table *table, double priori
 /* Samples that take items out of a table, or put them in another, wait as inserts do. */
 bool engine_can_sample(const struct engine_table *table);
 
-/* An item that left the table of late (see removed.h) and that comes again just as it came then, is
- * taken as sent again by a writer that missed the confirmation, and not inserted.
+/* An item that left the table of late (see removed.h), or is in it, and comes again just as it came
+ * then, is taken as sent again by a writer that missed the confirmation: nothing changes.
  *
  * Inserts, or updates the priority of the item that has this key (not counted as an insert, the
  * new item is freed). The limiter allows it, the table takes the priority, and the index is ready.
@@ -187,8 +187,9 @@ bool engine_can_sample(const struct engine_table *table);
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item);
 
 /* The part of engine_insert() that the limiter has no say in: an item with a known key is an
- * update, one that left the table of late is passed over. False: it is a new one, and still the
- * caller's. The index is ready, the priority one that the table takes. */
+ * update, one that comes as the known one did, or that left the table of late, is passed over.
+ * False: it is a new one, and still the caller's. The index is ready, the priority one that the
+ * table takes. */
 bool engine_take_known(struct engine *engine, struct engine_table *table, struct item *item);
 
 /* Stamps what is inserted from now on; once per message is enough. */

@@ -41,7 +41,7 @@ struct item {
     double priority;
     int64_t inserted_at_ns;  /* wall clock */
     uint64_t policy_version; /* of the policy that produced it; 0: not said */
-    uint32_t fingerprint;    /* of how its trajectory came: equal when it is sent again */
+    uint32_t fingerprint;    /* of trajectory and priority as they came: equal if sent again */
     int32_t times_sampled;
     uint32_t slot;    /* dense index in its table; SLOT_NONE outside */
     bool unconfirmed; /* in this life: nobody was left to be told that it was inserted */

@@ -179,8 +179,8 @@ static uint32_t lane_bound(const struct lane *lane)
     return tenth < 1 ? 1 : tenth > LANE_INSERTS_MAX ? LANE_INSERTS_MAX : (uint32_t)tenth;
 }
 
-/* Of an item that waits already the newer copy stays: it has the priority that the writer gives it
- * now, and shares its chunks with the items that the writer sends next. */
+/* Of an item that waits already the newer copy stays: it shares its chunks with the items that the
+ * writer sends next. */
 static void lane_push(struct lane *lane, struct insert_stream *stream, struct item *item)
 {
     struct pending_queue *queue = &lane->inserts;
@@ -299,6 +299,7 @@ static struct item *stream_make_item(const struct insert_stream *stream,
     item->times_sampled = wire->times_sampled;
     item->policy_version = wire->policy_version;
     item->fingerprint = crc32c(0, wire->trajectory.data, wire->trajectory.size);
+    item->fingerprint = crc32c(item->fingerprint, &item->priority, sizeof item->priority);
     return item;
 }
 

@@ -56,7 +56,8 @@ enum {
     INSERT_CONFIRMS_MAX = 1 << 16,
     /* service.c: a full file system is probed so often; a line says so, and changes
      * are refused, when it has had no room for them for so long: compacting the log, which makes
-     * some, takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
+     * some, takes a second where disks are slow. Our callers wait for three times as long and are
+     * told why; Reverb's have no bound of their own. */
     SERVICE_FULL_RETRY_MS = 50,
     SERVICE_FULL_LOG_MS = 2000,
     SERVICE_FULL_REFUSE_MS = 10000,

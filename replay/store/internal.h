@@ -125,14 +125,14 @@ struct chunk_memory {
 /* tables.c. */
 struct stored_tables {
     struct store_table *at;
-    size_t count;
+    uint32_t count, capacity;
     uint32_t next_id;
 };
 
 /* tombstone.c. */
 struct tombstones {
     struct tombstone *at;
-    size_t count;
+    uint32_t count, capacity;
     struct buffer runs; /* of struct change: seqs in the file that no living item has */
     bool run_open;      /* the last one may go on */
 };

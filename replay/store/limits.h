@@ -11,8 +11,8 @@ enum {
     STORE_PROBE_EVERY = 16,
     /* engine/removed.c: a writer whose confirmations are lost sends again when it knows of it, and
      * has 40 s more to reach the server: pauses between attempts are 1 s. It has 1024 items
-     * unconfirmed at most: those of 256 writers; 2 x 2^19 x 16 bytes are 16 MiB, their filter is
-     * one. */
+     * unconfirmed unless it was made for more: those of 256 writers; 2 x 2^19 x 16 bytes are 16
+     * MiB, their filter is one. */
     REMOVED_KEYS_MAX = 1 << 18,
     REMOVED_KEYS_MS = RPC_KEEPALIVE_MS + RPC_KEEPALIVE_TIMEOUT_MS + 40000,
     /* store.h: chunk and record bytes of one group: 16 449 pages, of LMDB's 131 071 dirty

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 
 _Static_assert(sizeof((struct store_table *)0)->counters == COUNTERS * sizeof(int64_t) &&
                    offsetof(struct store_table, rng) ==
@@ -33,9 +34,9 @@ struct store_table *table_find_id(const struct store *store, uint64_t id)
 struct store_table *table_add(struct store *store, uint32_t id)
 {
     struct stored_tables *tables = &store->tables;
-    tables->at = xrealloc(tables->at, (tables->count + 1) * sizeof *tables->at);
-    tables->at[tables->count] = (struct store_table){.id = id};
-    return &tables->at[tables->count++];
+    struct store_table *table = ARRAY_PUSH(tables->at, tables->count, tables->capacity);
+    *table = (struct store_table){.id = id};
+    return table;
 }
 
 static void table_note(struct store *store, struct store_table *table)

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 
 enum {
     BUDGET_MIN = 16,   /* pages: below, a step would only copy its paths */
@@ -29,9 +30,8 @@ static struct tombstone *tombstone_find(const struct store *store, uint64_t tabl
 
 struct tombstone *tombstone_add(struct store *store, uint32_t table_id)
 {
-    store->tombstones.at = xrealloc(store->tombstones.at,
-                                    (store->tombstones.count + 1) * sizeof *store->tombstones.at);
-    struct tombstone *tombstone = &store->tombstones.at[store->tombstones.count++];
+    struct tombstones *all = &store->tombstones;
+    struct tombstone *tombstone = ARRAY_PUSH(all->at, all->count, all->capacity);
     *tombstone = (struct tombstone){.id = table_id};
     return tombstone;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/clock.h"
 #include "limits.h"
 #include "replay/model/signature.h"
@@ -29,7 +30,7 @@ struct item_check {
     trp_channel *channel;
     const trp_tensor_spec *steps;
     struct known_table *tables;
-    size_t count;
+    uint32_t count, capacity;
     trp_stream *question;   /* ServerInfo, unanswered */
     bool sent;              /* it is out */
     bool waited;            /* for an answer that did not come: no item waits again */
@@ -77,8 +78,7 @@ static trp_status take_tables(struct item_check *check, trp_message *reply)
         TRP_TRY(info_next(&reader, &info, &more));
         if (!more)
             return TRP_OK;
-        check->tables = xrealloc(check->tables, (check->count + 1) * sizeof *check->tables);
-        struct known_table *table = &check->tables[check->count++];
+        struct known_table *table = ARRAY_PUSH(check->tables, check->count, check->capacity);
         *table = (struct known_table){
             .name = xasprintf("%.*s", (int)info.name.size, (const char *)info.name.data)};
         if (info.signature.size > 0) /* one that no C program can have is nobody's */

@@ -45,9 +45,9 @@ static uint32_t intern_table(struct outbox *outbox, const char *table)
     for (uint32_t i = 0; i < outbox->table_count; i++)
         if (strcmp((const char *)outbox->tables[i].data, table) == 0)
             return i;
-    outbox->tables = xrealloc(outbox->tables, (outbox->table_count + 1) * sizeof *outbox->tables);
-    outbox->tables[outbox->table_count] = text_bytes(xstrdup(table));
-    return outbox->table_count++;
+    *ARRAY_PUSH(outbox->tables, outbox->table_count, outbox->table_capacity) =
+        text_bytes(xstrdup(table));
+    return outbox->table_count - 1;
 }
 
 static void slot_add_chunk(struct outbox *outbox, struct outbox_slot *slot,

@@ -36,7 +36,7 @@ struct outbox {
     /* Scratch. */
     struct wire_keys keys;
     trp_bytes *tables; /* their names, owned, each with a zero behind it */
-    uint32_t table_count;
+    uint32_t table_count, table_capacity;
 };
 
 /* Room for `capacity` items over `history`, which is borrowed. */

@@ -124,6 +124,8 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay sample x t --timeout=1e300", "--timeout=1e300: not a number of seconds up to 1e9"},
         {"replay ls x --names=yes", "--names takes no value"},
         {"replay ls", "TARGET is missing: troupe replay ls TARGET"},
+        {"replay ls ''", "TARGET is empty: troupe replay ls TARGET"},
+        {"replay load x ''", "FILE is empty"},
         {"replay peek x", "TABLE is missing"},
         {"replay peek x t 1 2", "'2' is too much"},
         {"replay set-priority x t", "KEY=PRIORITY... is missing"},

@@ -413,9 +413,24 @@ static void a_load_that_fails_says_how_far_it_came(void **state)
     char *text = xasprintf("%snot json\n", items);
     desk_write(desk, "bad.jsonl", text);
     assert_troupe(desk, 1, "replay load %s bad.jsonl", desk->address);
-    assert_one_error(desk, "loaded; load again to go on)\n");
+    assert_one_error(desk, "bad.jsonl:7: not a JSON object: wrong near byte 1 (5 items are "
+                           "loaded; the file has to be mended: to load it again does not help)\n");
+    assert_troupe(desk, 0, "replay create %s name=few limiter=queue(2)", desk->address);
+    assert_troupe(desk, 1, "replay load %s items.jsonl --table=few --timeout=0.1", desk->address);
+    assert_one_error(desk, "(2 items are loaded; load again to go on)\n");
     assert_troupe(desk, 3, "replay load %s items.jsonl --table=u", desk->address);
     assert_one_error(desk, "--create makes those that the dump describes\n");
+    assert_troupe(desk, 0, "replay load %s items.jsonl --table=t", desk->address);
+    assert_troupe(desk, 0, "replay dump %s t items.npz", desk->address);
+    char *path = xasprintf("%s/items.npz", desk->at.dir);
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 300, SEEK_SET), 0); /* among the elements of the first array */
+    assert_int_equal(fputs("damaged", file) >= 0, true);
+    assert_int_equal(fclose(file), 0);
+    assert_troupe(desk, 1, "replay load %s items.npz", desk->address);
+    assert_one_error(desk, "item 0, from byte 0 of the array on: Zlib error");
+    free(path);
     desk_stop(desk);
     free(text);
     free(items);

@@ -7,6 +7,26 @@
 #include "replay.pb-c.h"
 #include "replay/disk/disk.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+
+/* What the checkpoint directory's next sync says: the program's own fsync() stands before libc's.
+ */
+static _Atomic int sync_error;
+static char sync_root[256];
+
+int fsync(int fd)
+{
+    struct stat of_fd, of_root;
+    if (sync_error && stat(sync_root, &of_root) == 0 && fstat(fd, &of_fd) == 0 &&
+        of_fd.st_ino == of_root.st_ino && of_fd.st_dev == of_root.st_dev) {
+        errno = sync_error;
+        sync_error = 0;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
 /* Not on a disk: checkpoints are synced. */
 static int setup(void **state)
 {
@@ -559,6 +579,27 @@ static void half_a_checkpoint_does_not_count_and_goes(void **state)
     free(path);
 }
 
+static void a_checkpoint_whose_name_is_not_synced_is_none(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    insert_items(replay, "t", 1, 5);
+    free(take(replay));
+    snprintf(sync_root, sizeof sync_root, "%s/checkpoints", replay->dir);
+    Troupe__ReplayCheckpointRequest request = TROUPE__REPLAY_CHECKPOINT_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    sync_error = EIO;
+    assert_int_not_equal(
+        trp_call(replay_service(replay), "Checkpoint", &request.base, &reply, NULL), TRP_OK);
+    assert_non_null(strstr(trp_last_error(), "name the checkpoint"));
+    sync_error = EIO; /* and whoever asks as Reverb's clients do */
+    assert_int_not_equal(unary(replay, "Checkpoint", trp_message_create(0), NULL), TRP_OK);
+    assert_int_equal(sync_error, 0);
+    assert_int_equal(list_count(replay), 1);
+    free(take(replay));
+    assert_int_equal(list_count(replay), 2);
+}
+
 static void a_restore_replaces_only_what_it_may(void **state)
 {
     struct replay *replay = *state;
@@ -662,6 +703,7 @@ int main(void)
         CASE(a_link_is_no_checkpoint_and_is_not_followed),
         CASE(stores_restored_from_one_checkpoint_keep_their_own),
         CASE(half_a_checkpoint_does_not_count_and_goes),
+        CASE(a_checkpoint_whose_name_is_not_synced_is_none),
         CASE(a_restore_replaces_only_what_it_may),
         CASE(a_damaged_store_names_its_newest_checkpoint),
         CASE(a_stop_ends_a_checkpoint),

@@ -564,6 +564,23 @@ static void a_known_key_is_a_priority_update_that_is_confirmed_and_not_counted(v
     trp_stream_destroy(stream);
 }
 
+/* Its writer missed the confirmation, and a learner was faster. */
+static void an_item_that_is_sent_again_keeps_the_priority_that_it_got_meanwhile(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=max_heap");
+    for (int time = 0; time < 2; time++) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        uint64_t key = 1;
+        send_simple(stream, key, "t", 3, 12345);
+        assert_confirmed(stream, &key, 1);
+        trp_stream_destroy(stream);
+        assert_true(sample_one(replay, "t").priority == (time ? 8 : 3));
+        assert_int_equal(mutate_key(replay, "t", key, true, 8, false), TRP_OK);
+    }
+    assert_int_equal(table_state(replay, "t").inserts, 1);
+}
+
 static void the_new_item_may_be_its_own_victim(void **state)
 {
     struct replay *replay = *state;
@@ -632,6 +649,7 @@ int main(void)
         TEST(not_a_number_is_refused_by_every_kind_of_table),
         TEST(a_negative_count_of_samples_is_refused),
         TEST(a_known_key_is_a_priority_update_that_is_confirmed_and_not_counted),
+        TEST(an_item_that_is_sent_again_keeps_the_priority_that_it_got_meanwhile),
         TEST(the_new_item_may_be_its_own_victim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,9 +36,11 @@ typedef struct {
     size_t column_count;
     const trp_column_options *column_options; /* one a column; NULL: none has any; copied */
     uint32_t history;                         /* steps back that items may refer to; 0: 1 */
-    uint32_t chunk_length;                    /* steps in a chunk; 0: 1 */
-    bool tuned;               /* the length is found out instead, between 1 and `history`, by what
-                                 chunks and items cost in bytes */
+    size_t history_bytes;  /* that these steps may take, with 16 for each and each of its columns;
+                              0: 4 GiB. What unconfirmed items hold beyond is not counted */
+    uint32_t chunk_length; /* steps in a chunk; 0: 1 */
+    bool tuned;            /* the length is found out instead, between 1 and `history`, by what
+                              chunks and items cost in bytes */
     double throughput_weight; /* when tuned: of an item's bytes beside a chunk's; 0: 1 */
     uint32_t max_in_flight;   /* items not confirmed; 0: 1024, or 2 MiB of steps */
     uint32_t fast_in_flight;  /* the same while the server confirms as many within 5 ms; 0: no other
@@ -51,13 +53,15 @@ typedef struct {
 } trp_writer_options;
 
 /* Opens nothing yet; the stream opens with the first message. INVALID_ARGUMENT: a column that is no
- * tensor, or steps too large for a chunk (4 GiB a column). `channel` outlives the writer. */
+ * tensor, or steps too large for a chunk (4 GiB a column); a history, or a chunk, that
+ * history_bytes has no room for. `channel` outlives the writer. */
 TRP_API TRP_MUST_USE trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
                                                   const trp_writer_options *options);
 
 /* One step: `columns[i]` points to trp_tensor_bytes(&spec[i]) bytes, copied. Never waits; fails
- * only with the final status of the server. Ends an open partial step (INVALID_ARGUMENT then: see
- * there). */
+ * with the final status of the server, and with RESOURCE_EXHAUSTED when an episode that has not
+ * ended takes more than history_bytes: nothing of the call is taken then, and the writer goes on
+ * when its episode ends. Ends an open partial step (INVALID_ARGUMENT then: see there). */
 TRP_API TRP_MUST_USE trp_status trp_writer_append(trp_writer *writer, const void *const *columns);
 
 /* `count` steps at once: `columns[i]` has count rows, one after the other. INVALID_ARGUMENT: a

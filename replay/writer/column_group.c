@@ -55,6 +55,7 @@ struct column_group {
     uint32_t depth, newest;       /* ring[newest] is the step of age 0 */
     struct group_chunk *held;     /* oldest of the chunks with rows that can be found ... */
     struct group_chunk *held_end; /* ... and the newest */
+    size_t *held_bytes;
     struct group_chunk *open, *free;
     struct shm_arena *arena; /* NULL: none */
     uint32_t generation;     /* of how chunks are made; earlier ones are not used again */
@@ -148,6 +149,7 @@ static void group_chunk_open(struct column_group *group, const struct step_numbe
     else
         group->held = chunk;
     group->held_end = group->open = chunk;
+    *group->held_bytes += chunk->memory_bytes;
 }
 
 void group_chunk_unref(struct group_chunk *chunk)
@@ -279,6 +281,7 @@ static void drop_held(struct column_group *group)
 {
     struct group_chunk *chunk = group->held;
     group->held = chunk->next;
+    *group->held_bytes -= chunk->memory_bytes;
     chunk->in_history = false;
     group_chunk_unref(chunk);
 }
@@ -531,6 +534,7 @@ trp_status column_group_create(struct column_group **out, const trp_tensor_spec 
     group->depth = options->depth;
     group->ring = xcalloc(group->depth, sizeof *group->ring);
     group->rng = options->rng;
+    group->held_bytes = options->held;
     group->packed = xcalloc(count, sizeof *group->packed);
     group->tuned = options->tuned;
     group->chunk_length = options->tuned ? 1 : options->chunk_length;

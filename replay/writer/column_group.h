@@ -60,6 +60,7 @@ struct column_group_options {
     bool tuned;            /* the length is found out, from 1 on */
     double throughput_weight;
     trp_rng *rng; /* of chunk keys; borrowed */
+    size_t *held; /* counts the bytes of chunks with steps that can be found; borrowed */
 };
 
 /* Where a step stands: in the writer's life, and in its episode. */

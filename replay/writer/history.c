@@ -25,6 +25,18 @@ static void make_room_for_numbers(struct history *history, uint32_t count)
     history->next.step = 0;
 }
 
+/* Once all steps back are there, the next takes the place of the oldest. */
+static trp_status history_has_room(const struct history *history)
+{
+    uint64_t steps = history->next.serial - history->first;
+    if (history->held <= history->bytes_max || steps >= history->depth)
+        return TRP_OK;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                    "writer: %llu steps since the last end of an episode take %zu bytes, more than "
+                    "history_bytes=%zu: end the episode, or refer to less than %u steps back",
+                    (unsigned long long)steps, history->held, history->bytes_max, history->depth);
+}
+
 trp_status history_append(struct history *history, const void *const *columns, uint32_t count)
 {
     if (history->open) {
@@ -35,6 +47,7 @@ trp_status history_append(struct history *history, const void *const *columns, u
     }
     if (count > INT32_MAX / 2)
         return trp_fail(TRP_INVALID_ARGUMENT, "writer: %u steps in one call", count);
+    TRP_TRY(history_has_room(history));
     make_room_for_numbers(history, count);
     for (size_t i = 0; i < history->group_count; i++)
         column_group_append(history->groups[i], columns, count, &history->next);
@@ -61,8 +74,10 @@ trp_status history_append_part(struct history *history, const void *const *colum
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "writer: column %zu (%s) was given twice in one step", i,
                             history->specs[i].name);
-    if (!history->open)
+    if (!history->open) {
+        TRP_TRY(history_has_room(history));
         make_room_for_numbers(history, 1);
+    }
     for (size_t i = 0; i < history->group_count; i++) {
         if (!history->open)
             column_group_begin(history->groups[i], &history->next);
@@ -155,6 +170,26 @@ static uint32_t longest_chunk(const trp_tensor_spec *columns, const uint32_t *so
     return longest;
 }
 
+/* What a group takes before the first step: a chunk, and the ring of cells. */
+static trp_status history_fits(const struct history *history, const uint32_t *sources, size_t count,
+                               const struct column_group_options *group)
+{
+    enum { CELL_BYTES = 16 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += trp_tensor_bytes(&history->specs[sources[i]]);
+    if (!size_mul(bytes, group->tuned ? 1 : group->chunk_length, &bytes))
+        bytes = SIZE_MAX / 2;
+    bytes += group->depth * (1 + count) * CELL_BYTES;
+    if (bytes <= history->bytes_max)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "writer: column %u (%s): a history of %u steps in chunks of %u takes %zu bytes "
+                    "before the first, more than history_bytes=%zu",
+                    sources[0], history->specs[sources[0]].name, group->depth, group->chunk_length,
+                    bytes, history->bytes_max);
+}
+
 static trp_status add_column_group(struct history *history, const trp_writer_options *options,
                                    const uint32_t *sources, size_t count,
                                    const trp_column_options *own)
@@ -167,12 +202,15 @@ static trp_status add_column_group(struct history *history, const trp_writer_opt
         .tuned = own->tuned || (options->tuned && !own->chunk_length),
         .throughput_weight = options->throughput_weight > 0 ? options->throughput_weight : 1,
         .rng = &history->rng,
+        .held = &history->held,
     };
+    TRP_TRY(history_fits(history, sources, count, &group));
     if (group.tuned)
         group.chunk_length = longest_chunk(history->specs, sources, count, group.depth);
     struct column_group **out = &history->groups[history->group_count];
     TRP_TRY(column_group_create(out, history->specs, sources, count, &group));
     history->tuned |= group.tuned;
+    history->depth = group.depth > history->depth ? group.depth : history->depth;
     history->group_count++;
     for (uint32_t i = 0; i < count; i++) {
         size_t bytes = trp_tensor_bytes(&history->specs[sources[i]]);
@@ -217,6 +255,8 @@ trp_status history_create(struct history **out, const trp_writer_options *option
     }
     history->columns = xcalloc(options->column_count, sizeof *history->columns);
     history->groups = xcalloc(options->column_count, sizeof(struct column_group *));
+    history->bytes_max =
+        options->history_bytes ? options->history_bytes : (size_t)WRITER_HISTORY_GIB << 30;
     trp_rng_init(&history->rng, options->seed ? options->seed : trp_rng_entropy(), 0);
     history->next.episode = history->episode = key_draw(&history->rng);
     trp_status status = add_column_groups(history, options);

@@ -27,7 +27,9 @@ struct history {
     struct column_group **groups;
     size_t group_count;
     size_t step_bytes;
-    trp_rng rng; /* of keys */
+    size_t held, bytes_max; /* bytes of chunks with steps that can be found */
+    uint32_t depth;         /* the deepest group's */
+    trp_rng rng;            /* of keys */
     struct step_number
         next;          /* of the next step, or of the open one; the steps before it are complete */
     uint64_t episode;  /* number 0 of history_set_episode() */
@@ -38,14 +40,16 @@ struct history {
     struct shm_arena *arena; /* the groups hold it; NULL: none */
 };
 
-/* INVALID_ARGUMENT: no columns, a column that is no tensor of 1 to 2^32 - 1 bytes a chunk. */
+/* INVALID_ARGUMENT: no columns, a column that is no tensor of 1 to 2^32 - 1 bytes a chunk, more
+ * than history_bytes. */
 trp_status history_create(struct history **out, const trp_writer_options *options);
 void history_destroy(struct history *history); /* after every reference is gone; NULL is fine */
 
 /* Where large chunks are made from now on; NULL: on the heap. */
 void history_set_arena(struct history *history, struct shm_arena *arena);
 
-/* Copies `count` whole steps; see trp_writer_append_steps(). */
+/* Copies `count` whole steps; see trp_writer_append_steps(). RESOURCE_EXHAUSTED: no room for more
+ * steps of this episode, here and below. */
 trp_status history_append(struct history *history, const void *const *columns, uint32_t count);
 
 /* Copies the cells that are not NULL; the step goes on when `partial`. INVALID_ARGUMENT: a column

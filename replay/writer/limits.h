@@ -28,6 +28,9 @@ enum {
     WRITER_BATCH_ASK_ITEMS = 16, /* for one look at the clock */
     /* Over how long the pace of confirmations is measured. */
     WRITER_PACE_MS = 5,
+    /* history.c: steps that can be referred to, unless the caller says otherwise: what eight
+     * writers beside a learner find on most machines. */
+    WRITER_HISTORY_GIB = 4,
     /* history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */
     WRITER_TUNED_LENGTH_MAX = 1024,
     /* item_check.c: the wait for a table's signature before the first item. */

@@ -159,6 +159,47 @@ static void columns_that_are_no_tensors_are_refused(void **state)
     assert_null(writer);
 }
 
+/* An environment that never ends an episode must not take the machine's memory with it. */
+static void a_history_takes_no_more_than_its_bytes(void **state)
+{
+    struct peer *peer = *state;
+    const size_t step_bytes = sizeof(int64_t) + 3 * sizeof(float) + 2 * BIG;
+    trp_writer *writer =
+        writer_create(peer, (trp_writer_options){.history = 100, .history_bytes = 20 * step_bytes});
+    struct step step = make_step(0);
+    const void *columns[COLUMNS];
+    size_t size, steps;
+    for (size_t i = 0; i < COLUMNS; i++)
+        columns[i] = step_column(&step, i, &size);
+    for (int episode = 0; episode < 2; episode++) {
+        for (steps = 0; trp_writer_append(writer, columns) == TRP_OK && steps < 100; steps++)
+            ;
+        assert_in_range(steps, 15, 20); /* a chunk is a little more than its steps */
+        assert_int_equal(trp_writer_append_part(writer, columns, true), TRP_RESOURCE_EXHAUSTED);
+        assert_non_null(strstr(trp_last_error(), "history_bytes="));
+        assert_int_equal(trp_writer_episode_steps(writer), steps);
+        const trp_item_column all = {.column = 0, .age = 14, .length = 15};
+        assert_int_equal(trp_writer_create_item(writer, "e", 1, &all, 1, 1000, NULL), TRP_OK);
+        assert_int_equal(trp_writer_end_episode(writer, false, 5000), TRP_OK);
+    }
+    trp_writer_destroy(writer);
+
+    /* One that is full takes no more; what it takes at once is refused before. */
+    writer = writer_create(peer, (trp_writer_options){.history = 10, .history_bytes = 11 * 2048});
+    for (int i = 0; i < 100; i++)
+        append(writer, i);
+    trp_writer_destroy(writer);
+    trp_tensor_spec column = {.name = "x", .dtype = TRP_UINT8};
+    trp_writer_options options = {
+        .columns = &column, .column_count = 1, .history = UINT32_MAX}; /* "all of them" */
+    assert_int_equal(trp_writer_create(&writer, peer->channel, &options), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "column 0 (x): a history of 4294967295 steps"));
+    options.history = 1;
+    options.chunk_length = UINT32_MAX;
+    options.history_bytes = 1 << 20;
+    assert_int_equal(trp_writer_create(&writer, peer->channel, &options), TRP_INVALID_ARGUMENT);
+}
+
 static void equal_seeds_give_equal_keys(void **state)
 {
     struct peer *peer = *state;
@@ -233,6 +274,7 @@ int main(void)
         BOTH(an_episode_ends_confirmed_and_forgotten),
         BOTH(items_that_no_steps_can_make_are_refused),
         BOTH(columns_that_are_no_tensors_are_refused),
+        BOTH(a_history_takes_no_more_than_its_bytes),
         BOTH(equal_seeds_give_equal_keys),
         BOTH(big_messages_are_cut_by_size),
         BOTH(messages_grow_while_items_come_fast),

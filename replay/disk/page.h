@@ -3,6 +3,7 @@
 #ifndef TRP_REPLAY_DISK_PAGE_H
 #define TRP_REPLAY_DISK_PAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -63,8 +64,7 @@ static inline size_t page_nodes(const uint8_t *page)
     return (page_header(page).lower - sizeof(struct page_header)) / 2;
 }
 
-/* A node of a branch or a leaf. NULL: it is not in the page; else its key, with the value behind.
- */
+/* A node of a branch or a leaf. NULL: it is not in the page; else its key, the value behind. */
 static inline const uint8_t *page_node(const uint8_t *page, size_t page_bytes, size_t index,
                                        struct node_header *node)
 {
@@ -75,6 +75,34 @@ static inline const uint8_t *page_node(const uint8_t *page, size_t page_bytes, s
         return NULL;
     memcpy(node, page + offset, sizeof *node);
     return end + node->key_bytes <= page_bytes ? page + end : NULL;
+}
+
+/* Whether these are page `number`, of branches or of leaves as `flags` says, and its nodes are
+ * where some can be. */
+static inline bool page_is(const uint8_t *page, size_t page_bytes, uint64_t number, uint16_t flags)
+{
+    struct page_header header = page_header(page);
+    return header.number == number && header.flags == flags && header.lower >= sizeof header &&
+           header.lower <= page_bytes;
+}
+
+/* A node's key, of a tree of numbers; 0: it has none, as the first of a branch. */
+static inline uint64_t page_key(const uint8_t *page, size_t page_bytes, size_t index)
+{
+    struct node_header node;
+    uint64_t key = 0;
+    const uint8_t *at = page_node(page, page_bytes, index, &node);
+    if (at && node.key_bytes == sizeof key)
+        memcpy(&key, at, sizeof key);
+    return key;
+}
+
+/* The page below a branch's node; UINT64_MAX: there is no such node. */
+static inline uint64_t page_child(const uint8_t *page, size_t page_bytes, size_t index)
+{
+    struct node_header node;
+    bool there = index < page_nodes(page) && page_node(page, page_bytes, index, &node);
+    return there ? node_child(node) : UINT64_MAX;
 }
 
 /* Is this where a file of LMDB begins? */

@@ -53,7 +53,7 @@ static int pages_allocate(const struct space *space, uint64_t first, uint64_t co
     if (madvise(options->map + offset, bytes, MADV_POPULATE_WRITE) == 0)
         return 0;
     /* A kernel before 5.14 does not know it: the writer takes the faults, on allocated pages.
-     * EFAULT is what would have been a SIGBUS: a full file system wanted more than the page itself.
+     * EFAULT is what would have been SIGBUS: a full file system wanted more than the page itself.
      */
     return errno == EINVAL ? 0 : errno == EFAULT ? ENOSPC : errno;
 }

@@ -54,8 +54,7 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*cancelled)
 trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*cancelled)(void),
                                trp_replay_report *report);
 
-/* Says how far it is to who watches this thread, see trp_replay_watch(). CANCELLED: it is to end.
- */
+/* Says how far it is to who watches this thread, see trp_replay_watch(). CANCELLED: to end. */
 trp_status watch_tell(uint64_t done, uint64_t total);
 
 #endif

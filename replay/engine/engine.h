@@ -240,8 +240,7 @@ bool engine_clear_step(struct engine *engine, uint32_t items);
 bool engine_clear_waits(const struct engine *engine); /* something is left */
 
 /* A read of a chunk of the item with this key ended with `status`, which is returned. DATA_LOSS:
- * with the table and the key in its words, and the item goes, unless the store is only looked at.
- */
+ * with the table and the key in its words, and the item goes, unless the store is only read. */
 trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t chunk_seq,
                              trp_status status);
 
@@ -307,8 +306,7 @@ void engine_lease_end(struct engine *engine, uint32_t index);
 
 /* Where such a reader finds the chunk: appends the numbers (uint64_t) of the pages that its first
  * pieces have to themselves, and the bytes of what comes after them. What is small, or not stored
- * yet, is all bytes. With chunk->unchecked afterwards, the sum follows the chunk, for the reader.
- */
+ * yet, is all bytes. With chunk->unchecked afterwards, its sum follows, for the reader. */
 trp_status engine_chunk_locate(struct engine *engine, const struct chunk *chunk,
                                struct buffer *pages, struct buffer *rest);
 

@@ -21,8 +21,7 @@ void table_options_compare(const char *before, const char *after, table_options_
                            void *arg);
 
 /* Text in double quotes, in which a backslash keeps the next character: written, and read from its
- * first quote on. The bytes read, with the quotes, or 0: the second is missing; `out` may be NULL.
- */
+ * first quote on. Bytes read, with the quotes, or 0: the second is missing; `out` may be NULL. */
 void quoted_append(struct buffer *out, trp_bytes text);
 size_t quoted_read(const char *text, struct buffer *out);
 

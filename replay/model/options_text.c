@@ -395,8 +395,7 @@ void quoted_append(struct buffer *out, trp_bytes text)
 }
 
 /* Bytes of the word at `text`: up to a blank outside of quotes and of the brackets that the value
- * of its key may have. Quotes count where a value begins and within brackets: names may have them.
- */
+ * of its key may have. Quotes count where a value begins and in brackets: names may have them. */
 static size_t word_size(const char *text)
 {
     size_t key = key_find(text);

@@ -55,8 +55,7 @@ void source_cleanup(struct sample_source *source); /* a zeroed struct is fine */
  * are kept. */
 trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline);
 
-/* True when nothing will come any more: all of the budget was delivered, or the limiter ended it.
- */
+/* True when nothing will come any more: the budget was delivered, or the limiter ended it. */
 bool source_is_exhausted(const struct sample_source *source);
 
 #endif

@@ -27,6 +27,11 @@ struct admin {
     struct checkpointer checkpointer;
     struct fetch_plan *plans[REPLAY_FETCH_PLANS]; /* guarded by `mutex` */
     uint32_t plan_next;                           /* the one left longest ago, if all are taken */
+    /* Of the chunk whose parts went last: `part_of` an item, the chunk's index there. Whoever is in
+     * the engine has it. */
+    trp_message *part;
+    uint64_t part_of;
+    uint32_t part_chunk;
 };
 
 /* `checkpoint_dir`: NULL for the default; `keep`: see engine/checkpoint.h. */
@@ -41,8 +46,8 @@ struct admin_call {
     trp_message *borrowed; /* destroyed then, too: the `samples` of a Fetch lie in it */
 };
 
-trp_status admin_items(struct admin_call *call);        /* admin_items.c */
-trp_status admin_fetch(struct admin_call *call);        /* admin_fetch.c */
+trp_status admin_items(struct admin_call *call); /* admin_items.c */
+trp_status admin_fetch(struct admin_call *call);
 trp_status admin_create_table(struct admin_call *call); /* admin_tables.c */
 trp_status admin_drop_table(struct admin_call *call);
 trp_status admin_alter_table(struct admin_call *call);

@@ -4,8 +4,8 @@
  * are kept. They are looked up again by slot and sequence number at the end, so that an item that
  * has gone meanwhile is left out; for Fetch, which is asked for one page after the other, they are
  * kept until the last page. An item too large for a page goes chunk by chunk, and a chunk in
- * pieces: its chunks do not change, so that they are read again for each answer instead of being
- * kept. Guarantee: memory and the time that the lock is held do not depend on the table's size. An
+ * parts: chunks do not change, so only the one whose parts went last is kept, and any other read
+ * again. Guarantee: memory and the time that the lock is held do not depend on the table's size. An
  * item that is there from the first slice to the last is seen once; another one may be. */
 #include "admin.h"
 
@@ -293,6 +293,7 @@ void admin_plans_destroy(struct admin *admin)
 {
     for (size_t i = 0; i < REPLAY_FETCH_PLANS; i++)
         plan_destroy(admin->plans[i]);
+    trp_message_destroy(admin->part);
 }
 
 /* By this a request is known as the one behind another: all of it but the sizes. */
@@ -505,22 +506,35 @@ static trp_status part_append(struct fetch_work *work, struct engine_table *tabl
                               struct fetch_entry entry)
 {
     Troupe__ReplayFetchRest *rest = &work->plan->rest;
-    trp_message *message;
-    trp_status status = entries_encode(work, table, &entry, 1, &message);
+    struct admin *admin = work->call->admin;
+    bool again = admin->part && !entry.info && admin->part_of == entry.item->seq &&
+                 admin->part_chunk == entry.chunk_first;
+    trp_message *message = admin->part;
+    admin->part = NULL;
+    if (!again)
+        trp_message_destroy(message);
+    trp_status status = again ? TRP_OK : entries_encode(work, table, &entry, 1, &message);
     uint64_t size = message ? trp_message_size(message) : 0;
     uint64_t from = entry.info ? 0 : rest->bytes, room = REPLAY_FETCH_BYTES_MAX - work->part.size;
     if (status == TRP_OK && from >= size)
         status = trp_fail(TRP_INVALID_ARGUMENT, "the rest of a chunk from byte %llu of %llu on",
                           (unsigned long long)from, (unsigned long long)size);
+    bool whole = true;
     if (status == TRP_OK) {
         uint64_t taken = entry.info || size - from < room ? size - from : room;
         buffer_append(&work->part, (trp_bytes){trp_message_data(message) + from, taken});
-        bool whole = from + taken == size;
+        whole = from + taken == size;
         rest->bytes = whole ? 0 : from + taken;
         rest->chunks += whole && !entry.info;
     }
-    trp_message_destroy(message);
-    return status;
+    if (whole) {
+        trp_message_destroy(message);
+        return status;
+    }
+    admin->part = message;
+    admin->part_of = entry.item->seq;
+    admin->part_chunk = entry.chunk_first;
+    return TRP_OK;
 }
 
 /* A part of the next item: its beginning, or the rest of it. */

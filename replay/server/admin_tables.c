@@ -190,8 +190,7 @@ static trp_status shrink_apply(struct table_change *change)
     return TRP_OK;
 }
 
-/* The answer comes when the limits hold; who does not wait for that leaves the rest to idle time.
- */
+/* The answer comes when the limits hold; who does not wait leaves the rest to idle time. */
 static trp_status alter_run(struct table_change *change)
 {
     TRP_TRY(admin_load(change->admin));

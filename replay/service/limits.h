@@ -63,8 +63,7 @@ enum {
     SERVICE_FULL_REFUSE_MS = 10000,
     /* service.c: memory of a decoded request that the next one reuses: five thousand items. */
     SERVICE_DECODED_BYTES_KEPT = 1 << 20,
-    /* service.c: chunks that the transport has sent are let go so soon when nothing else happens.
-     */
+    /* service.c: chunks that the transport has sent are let go so soon if nothing else happens. */
     SERVICE_UNPIN_MS = 100,
 };
 

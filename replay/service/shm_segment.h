@@ -11,8 +11,7 @@
 struct shm_segment;
 
 /* A segment for a writer that says hello, which is told of it. NULL: it is on another host, there
- * are SHM_SEGMENTS_MAX, this server shares nothing, or the system has none; the writer sends, then.
- */
+ * are SHM_SEGMENTS_MAX, this server shares nothing, or the system has none; the writer sends. */
 struct shm_segment *shm_segment_offer(struct service *service, trp_server_call *call,
                                       trp_bytes hello);
 

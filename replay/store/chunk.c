@@ -71,8 +71,7 @@ static void bytes_give(struct chunk_memory *memory, uint8_t *bytes, size_t size)
     memory->spare_bytes += spare_bytes;
 }
 
-/* ---- bytes that are not ours ------------------------------------------------------------------
- */
+/* ---- bytes that are not ours ----------------------------------------------------------------- */
 
 struct span_reader {
     const trp_bytes *next;

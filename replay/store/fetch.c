@@ -44,36 +44,22 @@ static bool page_is_there(const struct store *store, uint64_t page)
     return preadv2(file, &part, 1, at, RWF_NOWAIT) >= 0 || errno != EAGAIN;
 }
 
-static uint64_t node_key(const struct store *store, const uint8_t *page, uint32_t index,
-                         uint64_t *child)
-{
-    struct node_header node;
-    uint64_t key = 0;
-    const uint8_t *at = page_node(page, store->page_bytes, index, &node);
-    *child = at ? node_child(node) : 0;
-    if (at && node.key_bytes == sizeof key)
-        memcpy(&key, at, sizeof key);
-    return key;
-}
-
 /* The child of a branch that has `key`. 0: it is none. */
 static uint64_t branch_child(const struct store *store, uint64_t page, uint64_t key)
 {
     const uint8_t *bytes = store->map + page * store->page_bytes;
-    struct page_header header = page_header(bytes);
-    uint64_t child;
-    if (header.number != page || header.flags != PAGE_BRANCH || header.lower <= sizeof header)
+    if (!page_is(bytes, store->page_bytes, page, PAGE_BRANCH))
         return 0;
     /* The first key counts as the least there is. */
     uint32_t low = 0, high = (uint32_t)page_nodes(bytes);
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (node_key(store, bytes, middle, &child) <= key)
+        if (page_key(bytes, store->page_bytes, middle) <= key)
             low = middle;
         else
             high = middle;
     }
-    node_key(store, bytes, low, &child);
+    uint64_t child = page_child(bytes, store->page_bytes, low);
     return child < store->pages.account.next ? child : 0;
 }
 

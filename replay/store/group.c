@@ -381,8 +381,7 @@ static trp_status group_put_items(struct store *store)
     return TRP_OK;
 }
 
-/* Takes long runs out at once, while the budget lasts, and logs the others; of the first `bytes`.
- */
+/* Takes long runs out at once, while the budget lasts, and logs others; of the first `bytes`. */
 static trp_status group_delete_items(struct store *store, size_t bytes, struct budget *budget)
 {
     struct change *runs = (struct change *)(void *)store->group.deletes.data;

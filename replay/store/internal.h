@@ -308,8 +308,7 @@ trp_status cursor_get_parts(struct cursor *cursor, struct buffer *whole, trp_byt
 trp_status lmdb_put(struct store *store, enum store_tree tree, uint64_t key, trp_bytes value,
                     unsigned flags);
 
-/* Appends records of one size to a tree with ascending numbers, so many in a value, with its sum.
- */
+/* Appends records of one size to a tree with ascending numbers, many in a value, with its sum. */
 trp_status cursor_append_records(struct cursor *cursor, uint64_t *next, trp_bytes records,
                                  size_t value_bytes);
 
@@ -463,8 +462,7 @@ trp_status items_remove(struct cursor *items, struct change *run, uint64_t *quot
 trp_status runs_remove(struct store *store, struct change *runs, size_t *count, uint64_t *quota,
                        struct budget *budget);
 
-/* Puts a seq behind those of the last run of a buffer of them (CHANGE_DELETE), or into a new one.
- */
+/* Puts a seq behind those of the last run of a buffer of them (CHANGE_DELETE), or in a new one. */
 void runs_add(struct buffer *runs, uint64_t seq);
 
 /* Sorts runs and joins neighbours; the new count. */
@@ -492,7 +490,7 @@ trp_status compaction_step(struct store *store, uint64_t quota, struct budget *b
 trp_status compaction_begin(struct store *store);
 void compaction_cleanup(struct compaction *compaction);
 
-/* Reads the log's oldest parts, about `count` changes from at most `part_count`. Empty: the log is.
+/* Reads the log's oldest parts, about `count` changes from `part_count` at most. Empty: so is it.
  */
 trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
                     uint64_t *last_part);
@@ -539,8 +537,7 @@ trp_status tombstones_put(struct store *store);
 /* While items are loaded, in the order of their seqs: this one lives, or its table is gone. */
 void tombstone_see(struct store *store, uint64_t seq, bool lives);
 
-/* Removes some of what was seen, in a transaction of its own; false: nothing is left, or no room.
- */
+/* Removes some of what was seen, in a transaction of its own; false: all is gone, or no room. */
 bool tombstones_work(struct store *store);
 
 /* The next one to open the store is to do it. */

@@ -59,9 +59,7 @@ static void children_populate(const struct leaf_scan *scan, const uint8_t *branc
 {
     uint64_t first = UINT64_MAX, last = 0, count = page_nodes(branch);
     for (size_t index = 0; index < count; index++) {
-        struct node_header node;
-        uint64_t child = page_node(branch, scan->store->page_bytes, index, &node) ? node_child(node)
-                                                                                  : UINT64_MAX;
+        uint64_t child = page_child(branch, scan->store->page_bytes, index);
         if (child >= scan->pages)
             return;
         first = child < first ? child : first;
@@ -75,12 +73,11 @@ static void children_populate(const struct leaf_scan *scan, const uint8_t *branc
 /* What a page begins with says where all else is; the first entries are mostly at its end. */
 static void page_prefetch(const struct leaf_scan *scan, const uint8_t *branch, size_t index)
 {
-    struct node_header node;
-    if (index >= page_nodes(branch) || !page_node(branch, scan->store->page_bytes, index, &node) ||
-        node_child(node) >= scan->pages)
+    uint64_t child = page_child(branch, scan->store->page_bytes, index);
+    if (child >= scan->pages)
         return;
     enum { FIRST_LINES = 2, LAST_LINES = 6 };
-    const uint8_t *page = page_at(scan, node_child(node)), *end = page + scan->store->page_bytes;
+    const uint8_t *page = page_at(scan, child), *end = page + scan->store->page_bytes;
     for (size_t line = 0; line < FIRST_LINES; line++)
         __builtin_prefetch(page + line * LINE_BYTES);
     for (size_t line = 1; line <= LAST_LINES; line++)
@@ -89,12 +86,9 @@ static void page_prefetch(const struct leaf_scan *scan, const uint8_t *branch, s
 
 static trp_status scan_page(const struct leaf_scan *scan, uint64_t number, unsigned depth)
 {
-    const uint8_t *page = page_at(scan, number);
-    if (number >= scan->pages || depth == 0)
-        return leaf_scan_damaged(scan);
-    struct page_header header = page_header(page);
-    if (header.number != number || header.flags != (depth == 1 ? PAGE_LEAF : PAGE_BRANCH) ||
-        header.lower < sizeof header || header.lower > scan->store->page_bytes)
+    const uint8_t *page = number < scan->pages ? page_at(scan, number) : NULL;
+    if (!page || depth == 0 ||
+        !page_is(page, scan->store->page_bytes, number, depth == 1 ? PAGE_LEAF : PAGE_BRANCH))
         return leaf_scan_damaged(scan);
     size_t count = page_nodes(page);
     for (size_t index = 0; depth == 1 && index < count; index++)
@@ -102,11 +96,8 @@ static trp_status scan_page(const struct leaf_scan *scan, uint64_t number, unsig
     if (depth == 2)
         children_populate(scan, page);
     for (size_t index = 0; depth > 1 && index < count; index++) {
-        struct node_header node;
         page_prefetch(scan, page, index + AHEAD);
-        if (!page_node(page, scan->store->page_bytes, index, &node))
-            return leaf_scan_damaged(scan);
-        TRP_TRY(scan_page(scan, node_child(node), depth - 1));
+        TRP_TRY(scan_page(scan, page_child(page, scan->store->page_bytes, index), depth - 1));
     }
     return TRP_OK;
 }

@@ -210,8 +210,7 @@ trp_status store_commit(struct store *store);
  * there is more. */
 bool store_idle(struct store *store);
 
-/* ---- chunks that a transport sends from where they lie ----------------------------------------
- */
+/* ---- chunks that a transport sends from where they lie --------------------------------------- */
 
 /* Parts of a message: spans of chunks in the file, and bytes of the caller's. */
 struct pin;
@@ -255,8 +254,7 @@ struct store_share {
     uint8_t nonce[NONCE_BYTES];
 };
 
-/* Makes the files ready for readers; once. Any status: they cannot be, and the store is as before.
- */
+/* Makes the files ready for readers; once. Any status: they are not, and the store is as before. */
 trp_status store_share(struct store *store);
 
 /* NULL: the files are not ready. */

@@ -38,8 +38,7 @@ struct table_facts *table_facts(struct table *table);
  * found by key. A priority that a selector refuses (the table had others before) counts as 0 for
  * it. `lazy_load` gives the item then, or NULL when it cannot be had; if it is *damaged, the table
  * has it no longer, and counts a delete. Until the index is ready such a table is only drawn from
- * and looked at (sample_many, slot, oldest); its bytes and episodes are those of the items it has.
- */
+ * and looked at (sample_many, slot, oldest); its bytes and episodes are of the items it has. */
 typedef struct item *table_lazy_load(void *arg, uint64_t seq, bool in_turn, bool *damaged);
 void table_set_lazy_load(struct table *table, table_lazy_load *lazy_load, void *arg);
 void table_restore(struct table *table, uint64_t seq, double priority);

@@ -58,7 +58,7 @@ struct shared_welcome {
 };
 
 /* The shared memory segment that a server makes for an insert stream whose writer said hello
- * (window: 0, no table) in its first message: memory that both see, whose file the server has open.
+ * (window: 0, no table) in its first message: memory that both see; the server has its file open.
  */
 struct shared_segment {
     uint32_t magic, version;

@@ -60,8 +60,7 @@ void outbox_add(struct outbox *outbox, const char *table, double priority,
 uint32_t outbox_unsent(const struct outbox *outbox);
 bool outbox_full(const struct outbox *outbox);
 
-/* Unsent items whose chunks are all closed. Never more than the ones before the first that is not.
- */
+/* Unsent items whose chunks are all closed. None behind the first that has another counts. */
 uint32_t outbox_ready(struct outbox *outbox);
 
 /* The table of the oldest unconfirmed item; NULL when there is none. */

@@ -185,6 +185,41 @@ static void a_large_item_comes_in_parts(void **state)
     buffer_cleanup(&samples);
 }
 
+/* How often a chunk is read from the store. */
+static _Atomic uint32_t chunks_read;
+struct engine;
+struct chunk;
+trp_status __real_engine_chunk_read(struct engine *engine, const struct chunk *chunk, uint8_t *out);
+trp_status __wrap_engine_chunk_read(struct engine *engine, const struct chunk *chunk, uint8_t *out);
+
+trp_status __wrap_engine_chunk_read(struct engine *engine, const struct chunk *chunk, uint8_t *out)
+{
+    chunks_read++;
+    return __real_engine_chunk_read(engine, chunk, out);
+}
+
+static void a_chunk_in_parts_is_read_once(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo");
+    insert_large(replay);
+    uint64_t after = 0;
+    struct sampled others[100];
+    Troupe__ReplayFetchRest rest = TROUPE__REPLAY_FETCH_REST__INIT;
+    fetch(replay, &after, &(bool){0}, 0, 0, others);
+    chunks_read = 0;
+    for (bool begun = false, more = true; more; begun = true) {
+        Troupe__ReplayFetchResponse *reply = fetch_part(replay, after, begun ? &rest : NULL);
+        after = reply->last;
+        more = reply->rest != NULL;
+        if (more)
+            rest = (Troupe__ReplayFetchRest){rest.base, reply->rest->sequence, reply->rest->chunks,
+                                             reply->rest->bytes};
+        troupe__replay_fetch_response__free_unpacked(reply, NULL);
+    }
+    assert_int_equal(chunks_read, PART_CHUNKS);
+}
+
 static void the_rest_of_an_item_that_has_gone_is_told(void **state)
 {
     struct replay *replay = *state;
@@ -217,6 +252,7 @@ int main(void)
         TEST(fetch_gives_every_item_whole_without_sampling),
         TEST(fetches_go_on_beside_each_other),
         TEST(a_large_item_comes_in_parts),
+        TEST(a_chunk_in_parts_is_read_once),
         TEST(the_rest_of_an_item_that_has_gone_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,11 +55,11 @@ bool trajectory_next_slice(struct trajectory_reader *reader, struct trajectory_s
 
 static bool read_varint32(struct reader *reader, uint32_t *value)
 {
-    uint64_t wide;
-    if (!read_varint(reader, &wide) || wide > UINT32_MAX)
-        return false;
+    const uint8_t *start = reader->at;
+    uint64_t wide = 0;
+    bool read = read_varint(reader, &wide) && reader->at - start <= 5; /* more have no 32 bits */
     *value = (uint32_t)wide;
-    return true;
+    return read && wide <= UINT32_MAX;
 }
 
 bool trajectory_valid(trp_bytes bytes, uint32_t chunk_count)

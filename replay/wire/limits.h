@@ -18,6 +18,7 @@ enum {
     /* service/sample_shared.c: pages of one client that cannot be recycled: three batches of 256 x
      * 28 KB are 22 MB. 512 clients that all stand still keep 32 GiB at most. */
     SHARED_WINDOW_BYTES_MAX = 64 << 20,
+    SHARED_PAGE_BYTES_MAX = 1 << 20, /* shared_wire.c: no processor has larger base pages */
     /* service/sample_shared.c: smaller chunks are sent: naming a page costs as much as 2 KB. */
     SHARED_INLINE_BYTES = 2048,
     /* shared_wire.c: a writer's items are of a few shapes; of more, some are said twice. */

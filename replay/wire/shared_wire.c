@@ -5,6 +5,7 @@
  * Guarantee: no span leaves the message, whatever the message says. */
 #include "shared_wire.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "limits.h"
@@ -99,7 +100,8 @@ trp_status shared_welcome_decode(trp_bytes bytes, struct shared_welcome *welcome
         return trp_fail(TRP_INVALID_ARGUMENT, "SampleShared: a welcome with paths of %u, %u bytes",
                         sizes[0], sizes[1]);
     const struct shared_layout *layout = &welcome->layout;
-    if (layout->page_bytes == 0 || layout->piece_bytes == 0 ||
+    if (sizes[0] > PATH_MAX || sizes[1] > PATH_MAX || layout->piece_bytes == 0 ||
+        layout->page_bytes == 0 || layout->page_bytes > SHARED_PAGE_BYTES_MAX ||
         layout->piece_offset >= layout->page_bytes ||
         layout->piece_bytes > layout->page_bytes - layout->piece_offset ||
         layout->map_bytes > STORE_MAP_BYTES_MAX || layout->map_bytes < SHARED_NONCE_BYTES ||

@@ -605,6 +605,12 @@ static void what_a_server_names_is_looked_at_before_it_is_used(void **state)
         assert_int_equal(shared_view_open(&view, &told), TRP_FAILED_PRECONDITION);
         assert_non_null(strstr(trp_last_error(), rows[i / 2].text));
     }
+    trp_message *wide;
+    told = welcome;
+    told.layout.page_bytes = UINT64_C(1) << 40; /* products with it wrap around */
+    assert_int_equal(shared_welcome_encode(&told, &wide), TRP_OK);
+    assert_int_equal(shared_welcome_decode(bytes_of(wide), &told), TRP_INVALID_ARGUMENT);
+    trp_message_destroy(wide);
     if (geteuid() == 0) { /* nobody else can give files away */
         assert_int_equal(chown(data, 12345, (gid_t)-1), 0);
         assert_int_equal(shared_view_open(&view, &welcome), TRP_FAILED_PRECONDITION);

@@ -257,7 +257,7 @@ static void bytes_that_no_builder_made_are_not_valid(void **state)
 {
     (void)state;
     static const struct {
-        uint8_t bytes[12];
+        uint8_t bytes[12]; /* varints */
         uint32_t size, chunks;
         bool valid;
     } rows[] = {
@@ -269,6 +269,7 @@ static void bytes_that_no_builder_made_are_not_valid(void **state)
         {{2, 1, 0, 1, 0}, 5, 1, false},                         /* chunk 1 of 1 */
         {{2, 0, 0xff, 0xff, 0xff, 0xff, 8, 1, 0}, 9, 1, false}, /* beyond int32 */
         {{2, 0, 0, 1, 0x80}, 5, 1, false},
+        {{2, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0, 1, 0}, 10, 1, false}, /* six bytes for a zero */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
         struct trajectory *trajectory = xcalloc(1, sizeof *trajectory + rows[i].size);

@@ -97,8 +97,10 @@ static trp_status jsonl_finish(void *state, struct progress_line *progress)
     bool ok = fflush(jsonl->file) == 0 && fsync(fileno(jsonl->file)) == 0;
     ok = fclose(jsonl->file) == 0 && ok;
     jsonl->file = NULL;
-    if (!ok || rename(jsonl->part, jsonl->path) != 0)
+    if (!ok)
         return write_broken(jsonl);
+    if (rename(jsonl->part, jsonl->path) != 0)
+        return trp_fail(TRP_INTERNAL, "%s: %s", jsonl->path, strerror(errno));
     free(jsonl->part);
     jsonl->part = NULL;
     return TRP_OK;

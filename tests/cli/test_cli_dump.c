@@ -470,6 +470,11 @@ static void a_dump_that_fails_leaves_nothing(void **state)
     assert_one_error(desk, "FILE.npz or FILE.jsonl");
     assert_troupe(desk, 1, "replay dump %s t /none/such.jsonl", desk->address);
     assert_one_error(desk, "/none/such.jsonl");
+    char *dir = scene_path(&desk->at, "dir.jsonl");
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_troupe(desk, 1, "replay dump %s t dir.jsonl", desk->address);
+    assert_one_error(desk, "dir.jsonl: Is a directory");
+    free(dir);
     desk_stop(desk);
 }
 

@@ -70,7 +70,8 @@ TRP_API TRP_MUST_USE trp_status trp_structured_writer_create(trp_structured_writ
 
 /* trp_writer_append_part() of a step: `columns[i]` may be NULL. Then the items; waits for room for
  * them up to `timeout_ms`. DEADLINE_EXCEEDED and other failures of trp_writer_create_item(): the
- * step is in, items of it are missing; the next call makes them before anything else. */
+ * step is in, items of it are missing; the next call makes them before anything else, but for one
+ * of INVALID_ARGUMENT, such as a td_error that is no number: there will be none. */
 TRP_API TRP_MUST_USE trp_status trp_structured_writer_append(trp_structured_writer *writer,
                                                              const void *const *columns,
                                                              bool partial, int64_t timeout_ms);

@@ -185,11 +185,13 @@ static trp_status apply_pattern(trp_structured_writer *writer, struct pattern *p
             return TRP_OK;
     if (!cells_are_there(writer, pattern))
         return TRP_OK;
-    TRP_TRY(trp_writer_create_item(
+    trp_status status = trp_writer_create_item(
         writer->writer, pattern->from.table, priority_of(writer, pattern), pattern->columns,
-        pattern->from.column_count, deadline_left_ms(deadline, &clock_monotonic), NULL));
+        pattern->from.column_count, deadline_left_ms(deadline, &clock_monotonic), NULL);
+    if (status == TRP_OK || status == TRP_INVALID_ARGUMENT) /* one that can never be is said once */
+        pattern->applied = writer->steps;
+    TRP_TRY(status);
     writer->items++;
-    pattern->applied = writer->steps;
     pattern->since_applied = 0;
     return TRP_OK;
 }

@@ -5,6 +5,7 @@
 #include <troupe/sampler.h>
 #include <troupe/structured_writer.h>
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -302,6 +303,14 @@ static void errors_may_be_priorities(void **state)
     assert_true(batch.priorities[0] == 0.75 * 3 + 0.25 * 2);
     assert_true(batch.priorities[1] == 0.75 * 3 + 0.25 * 2.5);
     trp_sampler_destroy(sampler);
+
+    /* One that is no number is said once for each item that it is in, and is in nobody's way. */
+    assert_int_equal(append(writer, 3, NAN, false, WAIT_MS), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "priority is not a number"));
+    assert_int_equal(append(writer, 4, 1, false, WAIT_MS), TRP_INVALID_ARGUMENT);
+    assert_int_equal(append(writer, 5, 1, false, WAIT_MS), TRP_OK);
+    assert_int_equal(trp_structured_writer_flush(writer, 0, WAIT_MS), TRP_OK);
+    assert_int_equal(trp_structured_writer_items(writer), 3);
     trp_structured_writer_destroy(writer);
 }
 

@@ -42,8 +42,7 @@ trp_status link_send(struct link *link, trp_message *message, struct deadline de
 trp_status link_receive(struct link *link, trp_message **message, struct deadline deadline,
                         bool *ended);
 
-/* True for the statuses that a server leaves which went away or restarts: the stream may be
- * reopened. */
+/* True for statuses of a server that went away or restarts: the stream may be reopened. */
 bool link_is_transient(trp_status status);
 
 /* Gives up the stream, which ended with trp_last_error(); the next attempt waits. */

@@ -13,8 +13,7 @@
 
 struct shared_view;
 
-/* Maps the files that the server named. Any status: they are not here, not ours to read, or not the
- * server's. */
+/* Maps the files that the server named. Any status: not here, not ours to read, another's. */
 trp_status shared_view_open(struct shared_view **out, const struct shared_welcome *welcome);
 void shared_view_close(struct shared_view *view); /* NULL is fine */
 

@@ -1,6 +1,5 @@
 /* ServerInfo, Reset, MutatePriorities: one request, one answer, a status. A raw stream carries
- * them, because a request of 256 priorities is worth its own codec and the rest is too small to
- * matter. */
+ * them, because a request of 256 priorities is worth its own codec; the rest hardly matters. */
 #include "unary.h"
 
 #include <stdio.h>

@@ -27,8 +27,7 @@ struct info_table {
     trp_table_info info;
 };
 
-/* The next table of a ServerInfoResponse; `*more` false: there is none. INVALID_ARGUMENT:
- * malformed. */
+/* The next table of a ServerInfoResponse; `*more` false: none. INVALID_ARGUMENT: malformed. */
 trp_status info_next(struct reader *reader, struct info_table *table, bool *more);
 
 /* Asks for the table `name`, whose spans are into `*reply`, the caller's to destroy. NOT_FOUND:

@@ -1,5 +1,4 @@
-/* Pages as LMDB 0.9 lays them out in its file. Nothing in here is to be believed before it was
- * checked. */
+/* Pages as LMDB 0.9 lays them out in its file. Nothing here is believed before it was checked. */
 #ifndef TRP_REPLAY_DISK_PAGE_H
 #define TRP_REPLAY_DISK_PAGE_H
 

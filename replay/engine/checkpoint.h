@@ -49,8 +49,7 @@ struct progress checkpointer_progress(struct checkpointer *checkpointer);
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*cancelled)(void),
                             char **path);
 
-/* Reads everything that the store holds at this moment and compares sums. TRP_OK also when it found
- * damage. */
+/* Reads all that the store holds at this moment and compares sums. TRP_OK also if it is damaged. */
 trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*cancelled)(void),
                                trp_replay_report *report);
 

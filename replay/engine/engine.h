@@ -160,8 +160,7 @@ struct engine_door {
     void *owner;
 };
 
-/* All of it, with others served between slices. CANCELLED: `goes_on(arg)` said so, asked before
- * each. */
+/* All of it, others served between slices. CANCELLED: `goes_on(arg)`, asked before each. */
 trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg), void *arg);
 
 /* All of it at once. A failure is the store's. */
@@ -274,8 +273,7 @@ trp_status engine_chunk_read(struct engine *engine, const struct chunk *chunk, u
  * is there. */
 bool engine_chunk_prefetch(struct engine *engine, const struct chunk *chunk, struct fetch *fetch);
 
-/* Fetches such pages until its destroy, which is before the engine's. NULL: there is nothing to
- * fetch. */
+/* Fetches such pages until its destroy, which is before the engine's. NULL: nothing to fetch. */
 trp_status engine_fetcher(struct engine *engine, void (*done)(void *arg), void *arg,
                           struct fetcher **out);
 

@@ -55,8 +55,7 @@ int64_t engine_used_up(const struct table *table, int32_t before, int32_t after)
 /* Takes out those that go now that it was `before`; how many. */
 int64_t engine_use_up(struct engine *engine, struct engine_table *table, int32_t before);
 
-/* FAILED_PRECONDITION: items would go for these options, which are more than their limits allow or
- * used up. */
+/* FAILED_PRECONDITION: for these options items would go: beyond their limits, or used up. */
 trp_status engine_loss_check(const struct engine_table *table, const trp_table_options *options,
                              int64_t over, int64_t used);
 

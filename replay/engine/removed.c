@@ -2,8 +2,7 @@
  * that is full, or REMOVED_KEYS_MS old, it becomes the older one, and what the older one had is
  * forgotten all at once: keys leave tables as often as items come, and to take out the oldest for
  * each of them would be one more look at a random place in memory. Nearly all keys that come were
- * never there: a filter says so, for both generations in one look at a place that the cache mostly
- * has. */
+ * never there: a filter says so, for both generations in one look at what the cache mostly has. */
 #include "removed.h"
 
 #include <stdlib.h>

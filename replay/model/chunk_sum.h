@@ -10,8 +10,7 @@
 
 enum { SUM_BYTES = 4 /* behind a chunk and behind a record */ };
 
-/* The sum of a chunk: that of what came before, 0 at first, with the next piece, or what is left
- * of it. */
+/* A chunk's sum: that of what came before, 0 at first, with the next piece or the rest of it. */
 uint32_t chunk_sum_add(uint32_t sum, const uint8_t *bytes, size_t size);
 
 /* Compares a chunk with its sum while its pieces come one by one. The bytes of a piece live until

@@ -1,5 +1,4 @@
-/* The rate limiter: Reverb's arithmetic, exactly, on five counters, and its explanation. No clock,
- * no lock. */
+/* The rate limiter: Reverb's arithmetic, exactly, on five counters, explained. No clock or lock. */
 #ifndef TRP_REPLAY_MODEL_LIMITER_H
 #define TRP_REPLAY_MODEL_LIMITER_H
 

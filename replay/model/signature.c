@@ -296,8 +296,7 @@ static bool decode_member(trp_bytes bytes, struct signature_member *member)
     return !reader.malformed;
 }
 
-/* Members in the order of the bytes; `name` of a named tuple. Caller frees them, also after a
- * failure. */
+/* Members in the order of the bytes; `name` of a named tuple. Caller frees them, in any case. */
 static trp_status collect_members(trp_bytes bytes, bool dict, trp_bytes *name,
                                   struct signature_member **members, size_t *count)
 {
@@ -323,8 +322,7 @@ static trp_status collect_members(trp_bytes bytes, bool dict, trp_bytes *name,
     return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
-/* A dict counts by sorted key, and of equal keys the last; a named tuple in the order of its
- * fields. */
+/* A dict counts by sorted key, and of equal keys the last; a named tuple by its fields' order. */
 static trp_status decode_members(trp_bytes bytes, bool dict, const char *path, int depth,
                                  struct signature *out)
 {

@@ -51,8 +51,7 @@ void source_init(struct sample_source *source, trp_channel *channel, struct samp
 void source_cleanup(struct sample_source *source); /* a zeroed struct is fine */
 
 /* Until `batch` is full, or as full as it will be when the source is exhausted. DEADLINE_EXCEEDED:
- * the deadline or the limiter; UNAVAILABLE: the server; in both cases call again. Rows that came
- * are kept. */
+ * the deadline or the limiter; UNAVAILABLE: the server; call again, rows that came are kept. */
 trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline);
 
 /* True when nothing will come any more: the budget was delivered, or the limiter ended it. */

@@ -29,8 +29,7 @@ enum {
     /* sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of
      * 28 KB are 1 MiB, on their way in eight batches as those before are waited for. */
     SAMPLE_AHEAD_BYTES_MAX = 8 << 20,
-    /* sample_draws.c: for the leaf, for the pages; once more for pages that were given up
-     * meanwhile. */
+    /* sample_draws.c: for the leaf, for the pages; once more for pages that were given up. */
     SAMPLE_PROBES_MAX = 3,
     /* dm-reverb's sampler drops samples that nobody has fetched from it when the status comes; a
      * batch is fetched within this. */
@@ -42,8 +41,7 @@ enum {
     SHM_SEGMENT_BYTES = 8 << 20,
     SHM_SEGMENTS_MAX = 128,
     /* insert_stream.c: bytes in segments that count as much as one of a message does: 4 MiB of
-     * them, a millisecond's copying, end a group, and at most that and one segment are copied for
-     * one. */
+     * them, a millisecond's copying, end a group; at most that and one segment are copied. */
     REFERENCED_BYTES_WEIGHT = 16,
     /* insert_stream.c: messages of confirmations that a client has not read: more than a writer has
      * items on their way, so that none waits for the server while the server waits for it. */

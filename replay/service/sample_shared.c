@@ -159,8 +159,7 @@ static uint64_t drawn_page_bytes(const struct shared_stream *stream, const struc
     return bytes;
 }
 
-/* An item beyond the window waits until the window is empty; then chunks that do not fit are
- * sent. */
+/* An item beyond the window waits until it is empty; then chunks that do not fit are sent. */
 static bool window_fits(const struct shared_stream *stream, uint64_t used, uint64_t bytes)
 {
     return used == 0 || used + bytes <= stream->layout.window;
@@ -177,8 +176,7 @@ static bool shared_full(const struct sample_stream *base)
                         drawn_page_bytes(stream, &draws->drawn[draws->drawn_next]));
 }
 
-/* Page numbers of the chunk, and bytes that are sent of it; the message keeps it if there are
- * pages. */
+/* The chunk's page numbers, and bytes that are sent of it; with pages the message keeps it. */
 static trp_status shared_put_chunk(struct shared_stream *stream, struct chunk *chunk,
                                    struct unreleased *message)
 {

@@ -79,8 +79,7 @@ bool sample_stream_full(const struct sample_stream *stream);
 void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t count,
                        int64_t timeout_ms);
 
-/* Sends as much as may be sent, and lets the stream wait for the transport, its lane or its
- * client. */
+/* Sends what may be sent, and lets the stream wait for the transport, its lane or its client. */
 void sample_stream_continue(struct sample_stream *stream);
 
 /* The transport took a message: goes on, and acks items that left where too many are unacked. */

@@ -470,8 +470,7 @@ size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
 
 /* ---- removed.c ------------------------------------------------------------------------ */
 
-/* Appends the group's first `bytes` of removed keys and takes out those that are too old or too
- * many. */
+/* Appends the group's first `bytes` of removed keys and takes out those too old or too many. */
 trp_status removed_put(struct store *store, size_t bytes, struct budget *budget);
 
 /* Takes some of those out in a transaction of its own, or, with `give_up`, half of all, for room.

@@ -53,8 +53,7 @@ static trp_status leaf_entry(const struct leaf_scan *scan, const uint8_t *page, 
     return value.size <= room ? scan->visit(scan->arg, key, value) : leaf_scan_damaged(scan);
 }
 
-/* Maps the pages below a branch, where they are close to one another, instead of a fault every few
- * of them. */
+/* Maps the pages below a branch, where they are close to one another, instead of fault by fault. */
 static void children_populate(const struct leaf_scan *scan, const uint8_t *branch)
 {
     uint64_t first = UINT64_MAX, last = 0, count = page_nodes(branch);

@@ -15,13 +15,11 @@ enum {
      * MiB, their filter is one. */
     REMOVED_KEYS_MAX = 1 << 18,
     REMOVED_KEYS_MS = RPC_KEEPALIVE_MS + RPC_KEEPALIVE_TIMEOUT_MS + 40000,
-    /* store.h: chunk and record bytes of one group: 16 449 pages, of LMDB's 131 071 dirty
-       ones. */
+    /* store.h: chunk and record bytes of one group: 16 449 of LMDB's 131 071 dirty pages. */
     STORE_GROUP_BYTES_MAX = 64 << 20,
     /* store.h: what one item brings: a group of its own of 98 700 pages, of the same 131 071. */
     STORE_ITEM_BYTES_MAX = 384 << 20,
-    /* group.c: entries of the change log before groups compact it along: 4 MiB, replayed in 10 ms
-     * at open. */
+    /* group.c: entries of the change log before groups compact it: 4 MiB, replayed in 10 ms. */
     STORE_LOG_CHANGES_MAX = 1 << 18,
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy
      * of a larger one takes longer. */

@@ -235,8 +235,7 @@ static void orphans_note(struct loading *loading)
     }
 }
 
-/* All items are there. What was dropped is gone for good before the store counts as one that can be
- * trusted. */
+/* All items are there. What was dropped is gone for good before the store can be trusted. */
 static trp_status load_finish(struct store *store)
 {
     TRP_TRY(chunk_scan_until(store->loading, SEQ_MAX));

@@ -105,8 +105,7 @@ typedef trp_status (*store_scan_visit)(void *arg, uint32_t table_id, uint64_t se
 trp_status store_scan(struct store *store, store_scan_visit visit, void *arg);
 
 /* One of them, once. `in_turn`: those before it were brought, which is several times faster. NULL:
- * it is *damaged, which was told, and its record goes; or it cannot be read, and the store has
- * failed. */
+ * it is *damaged, which was told, and its record goes; or cannot be read: the store failed. */
 struct item *store_load_item(struct store *store, uint64_t seq, bool in_turn, bool *damaged);
 
 /* All were brought: removes chunks that no item refers to. */
@@ -178,8 +177,7 @@ void store_item_destroy(struct store *store, struct item *item);
 trp_status store_admit(struct store *store, const struct item *item);
 
 /* May a table with this signature be put into the next group? Nothing is noted yet.
- * RESOURCE_EXHAUSTED as above; a record that `replaces` one may take half of what is kept for
- * changes. */
+ * RESOURCE_EXHAUSTED as above; one that `replaces` another may take half of what changes have. */
 trp_status store_admit_table(struct store *store, trp_bytes signature, bool replaces);
 
 /* Assigns item->seq and its unsaved chunks' seqs, and notes them for writing. Admitted before. */

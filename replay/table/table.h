@@ -69,8 +69,7 @@ void table_insert(struct table *table, struct item *item, struct item **evicted)
  * caller's. NULL otherwise. For restored tables whose max_size shrank: call until NULL. */
 struct item *table_evict(struct table *table);
 
-/* Fetches the memory that evictions to come will look at. The item that goes next, or NULL: not
- * known. */
+/* Fetches the memory that evictions will look at. The item that goes next, or NULL: not known. */
 const struct item *table_prefetch_victim(const struct table *table);
 
 /* A known item gets another priority. */
@@ -83,8 +82,7 @@ void table_remove(struct table *table, struct item *item);
 void table_sample(struct table *table, struct table_sample *sample);
 
 /* `count` of them, all of which the limiter allows, from a table whose items are not removed by
- * sampling (max_times_sampled 0): faster than one by one, and the same. Fewer when an item cannot
- * be had. */
+ * sampling (max_times_sampled 0): faster than one by one, and the same. Fewer: one is lost. */
 uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sample *samples);
 
 /* The same, of those whose seqs are not in `drawn` (slots + 1 by seq), which gets it; when all are,

@@ -17,8 +17,7 @@ struct cut_chunk {
     bool walked, delta_encoded;
 };
 
-/* The chunks of one item, and scratch memory that is used again for the next. A zeroed struct has
- * none. */
+/* The chunks of one item, and scratch memory, used again for the next. A zeroed struct has none. */
 struct cutter {
     const struct wire_chunk *chunks; /* borrowed */
     uint32_t chunk_count, walk_capacity;

@@ -36,8 +36,7 @@ static inline trp_status read_varints(trp_bytes bytes, uint64_t *values, uint32_
 trp_status decode_end(const char *what, size_t size, trp_status status);
 
 /* A message of the bytes that `put` puts, both times it is called: one time they are counted.
- * RESOURCE_EXHAUSTED: no memory. Inlined, the first time is additions only: a sample has twenty
- * fields. */
+ * RESOURCE_EXHAUSTED: no memory. Inlined, the first time is additions only, of twenty fields. */
 typedef void put_message(struct writer *writer, const void *of);
 static inline __attribute__((always_inline)) trp_status
 message_encode(put_message *put, const void *of, trp_message **message)

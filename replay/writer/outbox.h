@@ -77,8 +77,8 @@ void outbox_sent(struct outbox *outbox);
 /* The stream is gone: everything unconfirmed is to be sent again. */
 void outbox_rewind(struct outbox *outbox);
 
-/* Keys of an InsertStreamResponse. Unknown and repeated ones are ignored. INVALID_ARGUMENT:
- * malformed. */
+/* Keys of an InsertStreamResponse; unknown and repeated are ignored. INVALID_ARGUMENT: malformed.
+ */
 trp_status outbox_confirm(struct outbox *outbox, trp_bytes response);
 
 #endif

@@ -8,12 +8,15 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "limits.h"
 #include "copies.h"
+#include "recording.h"
 
 struct evaluation {
+    const trp_evaluate_options *options;
     trp_env *env;
     struct copies copies;
     trp_rng rng;
@@ -23,6 +26,7 @@ struct evaluation {
     double *returns;  /* of finished episodes */
     uint32_t finished;
     uint64_t steps;
+    struct recording recording;
 };
 
 static void evaluation_prepare(struct evaluation *run, trp_policy *policy)
@@ -34,6 +38,7 @@ static void evaluation_prepare(struct evaluation *run, trp_policy *policy)
         run->shares[i] = run->episodes / copies + (i < run->episodes % copies);
     run->running = xcalloc(copies, sizeof *run->running);
     run->returns = xcalloc(run->episodes, sizeof *run->returns);
+    recording_prepare(&run->recording, run->options->episode, trp_env_get_spec(run->env));
 }
 
 static void evaluation_cleanup(struct evaluation *run)
@@ -60,16 +65,43 @@ static void count_rewards(struct evaluation *run)
     }
 }
 
-static trp_status play(struct evaluation *run, trp_stop *stop)
+static trp_status play(struct evaluation *run)
 {
     TRP_TRY(copies_reset(&run->copies));
     while (run->finished < run->episodes) {
-        if (trp_stop_requested(stop))
+        if (trp_stop_requested(run->options->stop))
             return trp_fail(TRP_CANCELLED, "evaluation: stop");
-        TRP_TRY(copies_step(&run->copies, 0, &run->rng));
+        TRP_TRY(recording_observe(&run->recording, &run->copies));
+        TRP_TRY(copies_step(&run->copies, UINT64_MAX, &run->rng));
+        TRP_TRY(recording_step(&run->recording, &run->copies));
         count_rewards(run);
     }
     return TRP_OK;
+}
+
+static int compare_returns(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile(const double *sorted, uint32_t count, double percent)
+{
+    double place = percent / 100 * (count - 1);
+    uint32_t below = (uint32_t)place;
+    uint32_t above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
+}
+
+/* Sorts the returns. */
+static void add_percentiles(const struct evaluation *run, trp_evaluation *result)
+{
+    qsort(run->returns, run->episodes, sizeof *run->returns, compare_returns);
+    result->p5 = percentile(run->returns, run->episodes, 5);
+    result->p25 = percentile(run->returns, run->episodes, 25);
+    result->median = percentile(run->returns, run->episodes, 50);
+    result->p75 = percentile(run->returns, run->episodes, 75);
+    result->p95 = percentile(run->returns, run->episodes, 95);
 }
 
 static trp_evaluation evaluation_summarise(const struct evaluation *run)
@@ -88,13 +120,16 @@ static trp_evaluation evaluation_summarise(const struct evaluation *run)
     if (run->episodes > 1)
         result.std = sqrt(squares / (run->episodes - 1));
     result.lower = result.mean - 2 * result.std / sqrt(run->episodes);
+    if (run->options->returns)
+        memcpy(run->options->returns, run->returns, run->episodes * sizeof *run->returns);
+    add_percentiles(run, &result);
     return result;
 }
 
 trp_status trp_evaluate(trp_policy *policy, const trp_evaluate_options *options,
                         trp_evaluation *result)
 {
-    struct evaluation run = {0};
+    struct evaluation run = {.options = options};
     run.episodes = options->episodes ? options->episodes : EVALUATE_EPISODES;
     if (run.episodes > EVALUATE_EPISODES_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "evaluation: %u episodes are above %d", run.episodes,
@@ -115,7 +150,7 @@ trp_status trp_evaluate(trp_policy *policy, const trp_evaluate_options *options,
     }
     trp_rng_init(&run.rng, options->seed, UINT64_MAX); /* no copy's stream */
     evaluation_prepare(&run, policy);
-    trp_status status = play(&run, options->stop);
+    trp_status status = play(&run);
     if (status == TRP_OK)
         *result = evaluation_summarise(&run);
     evaluation_cleanup(&run);

@@ -222,11 +222,10 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
 }
 
 trp_status trp_agent_policy_create(trp_policy **out, const trp_agent *agent, const char *env,
-                                   uint32_t rows)
+                                   const trp_policy_options *options)
 {
     *out = NULL;
     const trp_env_spec *spec;
     TRP_TRY(find_and_check(agent, env, &spec));
-    return agent->impl->policy(agent, spec, &(trp_policy_options){.rows = rows, .greedy = true},
-                               out);
+    return agent->impl->policy(agent, spec, options, out);
 }

@@ -106,7 +106,8 @@ static double bare_rate(struct bench *bench, uint32_t copies)
     trp_rng rng;
     trp_rng_init(&rng, 1, 0);
     check(trp_env_create(&env, "CartPole-v1", &(trp_env_options){.count = copies, .seed = 1}));
-    check(trp_agent_policy_create(&policy, &bench->agent, "CartPole-v1", copies));
+    check(trp_agent_policy_create(&policy, &bench->agent, "CartPole-v1",
+                                  &(trp_policy_options){.rows = copies, .greedy = true}));
     void *rows[] = {observations};
     trp_act act = {
         .observations = (const void *const *)rows, .rows = copies, .rng = &rng, .actions = actions};

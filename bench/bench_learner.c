@@ -174,7 +174,8 @@ static double bare_rate(const struct bench *bench)
     trp_rng rng;
     trp_rng_init(&rng, 1, 0);
     check(trp_env_create(&env, "CartPole-v1", &(trp_env_options){.count = COPIES, .seed = 1}));
-    check(trp_agent_policy_create(&policy, &bench->agent, "CartPole-v1", COPIES));
+    check(trp_agent_policy_create(&policy, &bench->agent, "CartPole-v1",
+                                  &(trp_policy_options){.rows = COPIES, .greedy = true}));
     void *rows[] = {observations};
     trp_act act = {
         .observations = (const void *const *)rows, .rows = COPIES, .rng = &rng, .actions = actions};

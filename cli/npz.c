@@ -15,10 +15,15 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/npy.h"
 #include "interrupt.h"
 #include "json.h"
-#include "npy.h"
+#include "npz.h"
 #include "sink.h"
+
+const char *const npz_fixed_names[FIXED] = {"keys", "priorities", "times_sampled", "inserted_at",
+                                            "policy_versions"};
+const int32_t npz_fixed_types[FIXED] = {TRP_UINT64, TRP_FLOAT64, TRP_INT32, TRP_INT64, TRP_UINT64};
 
 enum { PATH_BYTES = 64 };
 

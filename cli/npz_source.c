@@ -15,9 +15,10 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/npy.h"
 #include "core/limits.h"
 #include "json.h"
-#include "npy.h"
+#include "npz.h"
 #include "source.h"
 
 /* Deflate makes at most about 1030 bytes of one. */

@@ -1,6 +1,6 @@
 /* `troupe replay`: the table of its commands and their options. */
 #include "limits.h"
-#include "npy.h"
+#include "npz.h"
 #include "replay_serve.h"
 #include "replay_target.h"
 

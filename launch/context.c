@@ -10,6 +10,7 @@
 
 #include "control.h"
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "host.h"
 #include "run_dir.h"
 #include "core/limits.h"
@@ -329,4 +330,19 @@ void trp_context_stop_program(trp_context *context, bool success, const char *re
     if (status != TRP_OK)
         trp_log(TRP_WARN, "%s: the launcher was not asked to stop: %s", context->name, reason);
     host_program_stops(host);
+}
+
+/* ---- for the built-in nodes ------------------------------------------------------------------ */
+
+uint64_t node_seed(const trp_context *context, uint64_t draw)
+{
+    uint64_t place = hash_bytes(HASH_BYTES_EMPTY, context->name, strlen(context->name));
+    trp_rng rng;
+    trp_rng_init(&rng, trp_context_seed(context), place + draw);
+    return trp_rng_u64(&rng) | 1; /* 0 would mean: from the operating system */
+}
+
+char *node_dir(const trp_context *context)
+{
+    return xasprintf("%s/%s", trp_context_run_dir(context), context->group->name);
 }

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/alloc.h"
 #include "core/printable.h"
+#include "npz.h"
 
 /* The first evaluator, or else the first group of actors; NULL: there is none. */
 static const struct node_group *find_acting(const trp_program *program)
@@ -36,49 +38,108 @@ static trp_status load_statistics(const char *env_name, const char *path, trp_mo
     return TRP_OK;
 }
 
-static trp_status evaluate(const struct node_group *group, const struct launch_options *options,
-                           trp_evaluation *result, uint64_t *version)
+/* What is played, and what comes of it. */
+struct play {
+    const struct node_group *group;
+    const struct launch_options *options;
+    uint32_t episodes, copies;
+    uint64_t version;
+    double *returns; /* [episodes] */
+    trp_episode episode;
+    trp_evaluation result;
+};
+
+static trp_status play_with(struct play *play, trp_policy *policy)
 {
-    trp_policy *policy = NULL;
-    uint32_t episodes = options->episodes ? options->episodes : 100;
-    uint32_t copies = episodes < 100 ? episodes : 100;
-    TRP_TRY(trp_agent_policy_create(&policy, &group->agent, group->env, copies));
-    trp_status status = trp_params_load(options->params, policy, version);
-    trp_moments *statistics = NULL;
-    size_t statistic_count = 0;
-    if (status == TRP_OK)
-        status = load_statistics(group->env, options->params, &statistics, &statistic_count);
+    const struct launch_options *options = play->options;
+    trp_moments *statistics;
+    size_t statistic_count;
+    TRP_TRY(trp_params_load(options->params, policy, &play->version));
+    trp_status status =
+        load_statistics(play->group->env, options->params, &statistics, &statistic_count);
     if (status == TRP_OK)
         status = trp_evaluate(policy,
                               &(trp_evaluate_options){
-                                  .env = group->env,
-                                  .episodes = episodes,
-                                  .copies = copies,
+                                  .env = play->group->env,
+                                  .episodes = play->episodes,
+                                  .copies = play->copies,
                                   .seed = options->seed_set ? options->seed : trp_rng_entropy(),
                                   .statistics = statistics,
                                   .statistic_count = statistic_count,
+                                  .returns = play->returns,
+                                  .episode = options->record ? &play->episode : NULL,
                               },
-                              result);
+                              &play->result);
     free(statistics);
+    return status;
+}
+
+static trp_status evaluate(struct play *play)
+{
+    trp_policy *policy;
+    TRP_TRY(trp_agent_policy_create(
+        &policy, &play->group->agent, play->group->env,
+        &(trp_policy_options){.rows = play->copies, .greedy = !play->options->stochastic}));
+    trp_status status = play_with(play, policy);
     trp_policy_destroy(policy);
     return status;
 }
 
+static trp_status write_record(const char *path, const trp_episode *episode)
+{
+    struct npz_array *arrays = xcalloc(episode->columns.count, sizeof *arrays);
+    for (size_t i = 0; i < episode->columns.count; i++)
+        arrays[i] = (struct npz_array){
+            .spec = &episode->columns.specs[i], .rows = episode->rows, .data = episode->data[i]};
+    trp_status status = npz_write(path, arrays, episode->columns.count);
+    free(arrays);
+    return status;
+}
+
+static trp_status write_files(const struct play *play)
+{
+    static const trp_tensor_spec spec = {.name = "returns", .dtype = TRP_FLOAT64};
+    const struct launch_options *options = play->options;
+    if (options->returns)
+        TRP_TRY(npz_write(options->returns,
+                          &(struct npz_array){&spec, play->episodes, play->returns}, 1));
+    return options->record ? write_record(options->record, &play->episode) : TRP_OK;
+}
+
+static void print_result(const struct play *play)
+{
+    const trp_evaluation *result = &play->result;
+    printf("%s, version %" PRIu64 " of %s%s\n", play->group->env, play->version,
+           play->options->params, play->options->stochastic ? ", stochastic" : "");
+    printf("mean return %.2f +- %.2f (2 standard errors) over %u episodes, min %g, max %g\n",
+           result->mean, result->mean - result->lower, result->episodes, result->min, result->max);
+    printf("percentiles: 5 %% %g, 25 %% %g, median %g, 75 %% %g, 95 %% %g\n", result->p5,
+           result->p25, result->median, result->p75, result->p95);
+    if (play->options->returns)
+        print_text(stdout, "returns: %s\n", play->options->returns);
+    if (play->options->record)
+        print_text(stdout, "an episode of %" PRIu64 " steps: %s\n", play->episode.rows - 1,
+                   play->options->record);
+}
+
 int eval_run(const trp_program *program, const struct launch_options *options)
 {
-    const struct node_group *group = find_acting(program);
-    if (!group) {
+    struct play play = {.group = find_acting(program), .options = options};
+    if (!play.group) {
         fprintf(stderr, "%s: eval: the program has no actor and no evaluator\n", program->name);
         return 2;
     }
-    trp_evaluation result;
-    uint64_t version;
-    if (evaluate(group, options, &result, &version) != TRP_OK) {
+    play.episodes = options->episodes ? options->episodes : 100;
+    play.copies = play.episodes < 100 ? play.episodes : 100;
+    play.returns = xcalloc(play.episodes, sizeof *play.returns);
+    trp_status status = evaluate(&play);
+    if (status == TRP_OK)
+        status = write_files(&play);
+    if (status == TRP_OK)
+        print_result(&play);
+    else
         print_text(stderr, "%s: eval: %s\n", program->name, trp_last_error());
-        return 1;
-    }
-    printf("%s, version %" PRIu64 " of %s\n", group->env, version, options->params);
-    printf("mean return %.2f +- %.2f (2 standard errors) over %u episodes, min %g, max %g\n",
-           result.mean, result.mean - result.lower, result.episodes, result.min, result.max);
-    return 0;
+    free(play.returns);
+    trp_episode_cleanup(&play.episode);
+    return status == TRP_OK ? 0 : 1;
 }

@@ -115,7 +115,15 @@ void context_publish(trp_context *context, trp_server *server, const char *addre
 /* `poll(metrics, polled)` is called now and then on another thread, until it is set to NULL. */
 void context_set_poll(trp_context *context, context_poll poll, void *polled);
 
+/* Every random choice of a run comes from its seed: a node's own is draw number `draw` from a
+ * stream of it that is numbered by the node's name. */
+uint64_t node_seed(const trp_context *context, uint64_t draw);
+
+/* Where the node's group keeps files in the run directory. Caller frees. */
+char *node_dir(const trp_context *context);
+
 /* Runs the node's body: the user's or the built-in one of its kind. */
 TRP_MUST_USE trp_status node_run(trp_context *context);
+TRP_MUST_USE trp_status evaluator_run(trp_context *context);
 
 #endif

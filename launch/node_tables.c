@@ -82,6 +82,10 @@ static const trp_option evaluator_rows[] = {
         .help = "of the environment, stepped together; 0: one an episode, at most 100"),
     ROW(trp_actor_options, episodes, .fallback = "100", .min = 1, .max = 1000000,
         .unit = "episodes", .help = "of an evaluation"),
+    ROW(trp_actor_options, best, .fallback = "1", .max = 10000, .unit = "files",
+        .help = "of the parameters of the best evaluations; 0: none is kept"),
+    ROW(trp_actor_options, stochastic,
+        .help = "the policy draws its actions, as an actor's; else it takes the best ones"),
     ROW(trp_actor_options, target_return,
         .help = "the program stops when a version surely reaches it; 0: no target"),
 };

@@ -32,6 +32,9 @@ enum key {
     KEY_FORMAT,
     KEY_PARAMS,
     KEY_EPISODES,
+    KEY_STOCHASTIC,
+    KEY_RETURNS,
+    KEY_RECORD,
     KEY_NODE,
     KEY_SOCKET_DIR,
     KEY_PARENT,
@@ -66,6 +69,11 @@ static const struct argp_option argp_options[] = {
     {.doc = "eval:"},
     {"params", KEY_PARAMS, "FILE", 0, "Saved parameters or a learner's checkpoint", 0},
     {"episodes", KEY_EPISODES, "N", 0, "Episodes to run (default: 100)", 0},
+    {"stochastic", KEY_STOCHASTIC, NULL, 0,
+     "The policy draws its actions, as an actor's; else it takes the best ones", 0},
+    {"returns", KEY_RETURNS, "FILE", 0, "Write the returns to FILE.npz", 0},
+    {"record", KEY_RECORD, "FILE", 0,
+     "Write one episode's observations, actions, rewards and discounts to FILE.npz", 0},
     {"node", KEY_NODE, "GROUP/INDEX", OPTION_HIDDEN, NULL, 0},
     {"socket-dir", KEY_SOCKET_DIR, "DIR", OPTION_HIDDEN, NULL, 0},
     {"parent", KEY_PARENT, "PID", OPTION_HIDDEN, NULL, 0},
@@ -206,6 +214,15 @@ static error_t parse_command_option(int key, char *text, struct argp_state *stat
         error = parse_u64(state, "episodes", text, 1, 1000000, &number);
         options->episodes = (uint32_t)number;
         return error;
+    case KEY_STOCHASTIC:
+        options->stochastic = true;
+        return 0;
+    case KEY_RETURNS:
+        options->returns = text;
+        return 0;
+    case KEY_RECORD:
+        options->record = text;
+        return 0;
     case KEY_NODE:
         options->node = text;
         return 0;
@@ -243,8 +260,12 @@ static error_t check_together(const struct argp_state *state)
         return usage_wrong(state, "--deterministic needs --launch=threads");
     if (options->command == COMMAND_EVAL && !options->params)
         return usage_wrong(state, "eval needs --params=FILE");
-    if (options->command != COMMAND_EVAL && (options->params || options->episodes))
-        return usage_wrong(state, "--params and --episodes go with eval");
+    if (options->command != COMMAND_EVAL &&
+        (options->params || options->episodes || options->stochastic || options->returns ||
+         options->record))
+        return usage_wrong(state,
+                           "--params, --episodes, --stochastic, --returns and --record go with "
+                           "eval");
     if (options->command != COMMAND_GRAPH && options->dot)
         return usage_wrong(state, "--format goes with graph");
     return 0;

@@ -36,6 +36,8 @@ struct launch_options {
     bool dot;           /* graph */
     const char *params; /* eval */
     uint32_t episodes;
+    bool stochastic;
+    const char *returns, *record; /* .npz files; NULL: none */
     /* A child of the launcher only. */
     const char *node; /* NULL: this is the launcher */
     const char *socket_dir;

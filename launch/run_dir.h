@@ -8,7 +8,8 @@
  *   addresses           where nodes serve, one "NODE ADDRESS" a line
  *   sockets/            unix sockets, unless the path is too long for them
  *   params.safetensors  the version that reached the target
- *   ...                 what nodes keep: replay/, learner/ */
+ *   evaluator/          parameters of the best evaluations (best.h)
+ *   ...                 what other nodes keep: replay/, learner/ */
 #ifndef TRP_LAUNCH_RUN_DIR_H
 #define TRP_LAUNCH_RUN_DIR_H
 

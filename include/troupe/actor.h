@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include <troupe/adder.h>
+#include <troupe/columns.h>
 #include <troupe/env.h>
 #include <troupe/metric.h>
 #include <troupe/params.h>
@@ -94,12 +95,28 @@ TRP_API void trp_actor_destroy(trp_actor *actor); /* NULL is fine */
 
 /* ---- evaluation -------------------------------------------------------------------------- */
 
+/* One whole episode as it was played. Columns are observation (of several tensors one for each, see
+ * columns of adder.h), action, reward, discount; `data` has a buffer for each, rows back to back.
+ * As in items of the sequence adder the last row has the final observation, and zeros besides. A
+ * zeroed struct is empty. */
+typedef struct {
+    trp_columns columns;
+    uint64_t rows;
+    void **data; /* columns.count */
+} trp_episode;
+
+TRP_API void trp_episode_cleanup(trp_episode *episode);
+
 typedef struct {
     const char *env;
     uint32_t episodes; /* 0: 100 */
     uint32_t copies;   /* stepped together; 0: one per episode, at most 128 */
     uint64_t seed;     /* another seed, other episodes */
     trp_stop *stop;    /* CANCELLED; NULL: none */
+    double *returns;   /* [episodes]: written, in the order in which they ended; NULL: not wanted */
+    /* Written: the first episode of the first copy; empty before, cleaned up by the caller, also on
+     * failure. NULL: not wanted. RESOURCE_EXHAUSTED: it is longer than 1 GiB. */
+    trp_episode *episode;
     /* What normalising wrappers use: those that came with the parameters; borrowed, 0: none. They
      * are only read, and rewards are not normalised. */
     const trp_moments *statistics;
@@ -110,10 +127,14 @@ typedef struct {
     uint32_t episodes;
     double mean, std, min, max; /* of the returns; std is the sample's (n - 1) */
     double lower;               /* mean - 2 standard errors */
+    /* Percentiles: of n sorted returns the p-th lies at p / 100 * (n - 1), between two of them in
+     * proportion (numpy's default). */
+    double p5, p25, median, p75, p95;
     uint64_t steps;
 } trp_evaluation;
 
-/* Runs whole, fresh episodes and nothing else. Every copy has a fixed share of them, so short
+/* Runs whole, fresh episodes and nothing else. A policy that explores does so as at the end of its
+ * schedules. Every copy has a fixed share of them, so short
  * episodes are not counted more often than long ones. FAILED_PRECONDITION: the environment's
  * wrappers normalise another count of numbers than there are statistics of, also none. */
 TRP_API TRP_MUST_USE trp_status trp_evaluate(trp_policy *policy,

@@ -159,9 +159,10 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
                                                          const trp_agent_learner_options *options);
 
-/* A greedy policy for trp_evaluate() with up to `rows` rows. */
+/* A policy without an actor, such as a greedy one for trp_evaluate(). */
 TRP_API TRP_MUST_USE trp_status trp_agent_policy_create(trp_policy **out, const trp_agent *agent,
-                                                        const char *env, uint32_t rows);
+                                                        const char *env,
+                                                        const trp_policy_options *options);
 
 TRP_END_DECLS
 #endif

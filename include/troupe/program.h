@@ -98,7 +98,11 @@ typedef struct {
      * waits. It may be max_lag versions ahead before it does. */
     uint64_t sync_every_items;
     uint32_t max_lag;
-    uint32_t episodes;    /* evaluator: per evaluation */
+    uint32_t episodes; /* evaluator: per evaluation */
+    uint32_t best;     /* evaluator: the parameters of so many best evaluations are kept, as files
+                          return_RETURN_version_VERSION.safetensors in a directory of its name */
+    bool stochastic;   /* evaluator: its policy draws its actions as an actor's does, at the end
+                          of its schedules; else it takes the best ones */
     double target_return; /* evaluator: the program stops, successful, when one version of the
                              parameters reaches it; 0: no target. That is: its mean return minus
                              two standard errors does, and over twice as many fresh episodes its

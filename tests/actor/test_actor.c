@@ -1,4 +1,4 @@
-/* The environment loop and evaluation, around a policy and an adder that record, and a task small
+/* The environment loop, around a policy and an adder that record, and a task small
  * enough to predict: it observes the number of steps so far, terminates after its action's number
  * of steps, and pays 1 a step. */
 #include <math.h>
@@ -685,75 +685,6 @@ static void an_actor_that_joined_turns_steps_once_a_turn(void **state)
     assert_int_equal(turn.status, TRP_OK);
 }
 
-/* ---- evaluation ---------------------------------------------------------------------------- */
-
-static void evaluation_gives_mean_deviation_and_extremes(void **state)
-{
-    (void)state;
-    struct constant *policy = constant_create(0); /* copy i plays episodes of i + 1 steps */
-    trp_evaluation result;
-    assert_int_equal(
-        trp_evaluate(&policy->base,
-                     &(trp_evaluate_options){.env = "Walk", .episodes = 8, .copies = 4}, &result),
-        TRP_OK);
-    assert_int_equal(result.episodes, 8);
-    assert_float_equal(result.mean, 2.5, 1e-12); /* 1, 2, 3, 4, twice each */
-    assert_float_equal(result.min, 1, 0);
-    assert_float_equal(result.max, 4, 0);
-    assert_float_equal(result.std, sqrt(10. / 7), 1e-12);
-    assert_float_equal(result.lower, 2.5 - 2 * sqrt(10. / 7 / 8), 1e-12);
-    assert_int_equal(result.steps, 20);
-    constant_destroy(&policy->base);
-}
-
-static void every_copy_has_its_share_of_the_episodes(void **state)
-{
-    (void)state;
-    struct constant *policy = constant_create(0);
-    trp_evaluation result;
-    assert_int_equal(
-        trp_evaluate(&policy->base,
-                     &(trp_evaluate_options){.env = "Walk", .episodes = 5, .copies = 3}, &result),
-        TRP_OK);
-    assert_float_equal(result.mean, (1 + 1 + 2 + 2 + 3) / 5., 1e-12);
-    constant_destroy(&policy->base);
-}
-
-static void one_episode_has_no_deviation(void **state)
-{
-    (void)state;
-    struct constant *policy = constant_create(2);
-    trp_evaluation result;
-    assert_int_equal(
-        trp_evaluate(&policy->base, &(trp_evaluate_options){.env = "Walk", .episodes = 1}, &result),
-        TRP_OK);
-    assert_float_equal(result.std, 0, 0);
-    assert_float_equal(result.lower, 2, 0);
-    constant_destroy(&policy->base);
-}
-
-static void evaluation_says_what_is_wrong(void **state)
-{
-    struct fixture *fixture = *state;
-    struct constant *policy = constant_create(9);
-    trp_evaluation result;
-    assert_int_equal(
-        trp_evaluate(&policy->base, &(trp_evaluate_options){.env = "NoSuchEnv"}, &result),
-        TRP_NOT_FOUND);
-    assert_int_equal(trp_evaluate(&policy->base,
-                                  &(trp_evaluate_options){.env = "Walk", .episodes = 2000000000},
-                                  &result),
-                     TRP_INVALID_ARGUMENT);
-    assert_int_equal(trp_evaluate(&policy->base, &(trp_evaluate_options){.env = "Walk"}, &result),
-                     TRP_INTERNAL);
-    trp_stop_request(fixture->stop);
-    assert_int_equal(trp_evaluate(&policy->base,
-                                  &(trp_evaluate_options){.env = "Walk", .stop = fixture->stop},
-                                  &result),
-                     TRP_CANCELLED);
-    constant_destroy(&policy->base);
-}
-
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -791,10 +722,6 @@ int main(void)
         WITH_FIXTURE(a_failing_environment_ends_the_run),
         WITH_FIXTURE(an_actor_without_service_or_adder_just_acts),
         WITH_FIXTURE(an_actor_that_joined_turns_steps_once_a_turn),
-        WITH_FIXTURE(evaluation_gives_mean_deviation_and_extremes),
-        WITH_FIXTURE(every_copy_has_its_share_of_the_episodes),
-        WITH_FIXTURE(one_episode_has_no_deviation),
-        WITH_FIXTURE(evaluation_says_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,8 +58,10 @@ static inline double learning_evaluate(const struct learning *learning, const ch
     assert_int_equal(trp_learner_checkpoint_find(dir, &path), TRP_OK);
     trp_policy *policy;
     trp_evaluation evaluation;
-    assert_int_equal(trp_agent_policy_create(&policy, &learning->agent, learning->env, episodes),
-                     TRP_OK);
+    assert_int_equal(
+        trp_agent_policy_create(&policy, &learning->agent, learning->env,
+                                &(trp_policy_options){.rows = episodes, .greedy = true}),
+        TRP_OK);
     if (trp_params_load(path, policy, NULL) != TRP_OK)
         fail_msg("%s", trp_last_error());
     trp_evaluate_options evaluate = {

@@ -224,7 +224,7 @@ static void munchausen_has_the_masks_of_its_states_in_the_items(void **state)
         assert_int_equal(agent.impl->tables(&agent, &env, &tables), TRP_OK);
         char *text;
         assert_int_equal(trp_signature_format(tables.tables[0].signature, &text), TRP_OK);
-        assert_non_null(strstr(text, "mask: bool[2]"));
+        assert_non_null(strstr(text, " mask: bool[2]"));
         free(text);
         trp_agent_table_list_cleanup(&tables);
         trp_policy_destroy(policy);

@@ -217,8 +217,9 @@ static void a_policy_reads_the_frames_of_a_pixel_as_its_channels(void **state)
     params[tensors[last].offset] += middle; /* so half of the rows are for each action */
 
     trp_policy *policy;
-    assert_int_equal(
-        trp_agent_policy_create(&policy, &agent, "Slide?resize=40,37&frame_stack=3", ROWS), TRP_OK);
+    assert_int_equal(trp_agent_policy_create(&policy, &agent, "Slide?resize=40,37&frame_stack=3",
+                                             &(trp_policy_options){.rows = ROWS, .greedy = true}),
+                     TRP_OK);
     assert_int_equal(trp_params_use(&(trp_params_state){.params = params, .count = count}, policy),
                      TRP_OK);
     int32_t actions[ROWS];

@@ -123,7 +123,9 @@ static void run_keep_results(struct run *run)
     memcpy(run->params, state.params, state.count * sizeof *run->params);
     trp_params_client_destroy(client);
     trp_policy *policy;
-    assert_int_equal(trp_agent_policy_create(&policy, &run->agent, run->env, 100), TRP_OK);
+    assert_int_equal(trp_agent_policy_create(&policy, &run->agent, run->env,
+                                             &(trp_policy_options){.rows = 100, .greedy = true}),
+                     TRP_OK);
     assert_int_equal(policy->impl->load(policy, run->params, run->count), TRP_OK);
     assert_int_equal(trp_evaluate(policy, &(trp_evaluate_options){.env = run->env, .seed = 77},
                                   &run->evaluation),

@@ -665,6 +665,8 @@ static void every_option_of_an_actor_is_hashed(void **state)
         OTHER(trp_actor_options, sync_every_items, {1}),
         OTHER(trp_actor_options, max_lag, {1}),
         {FIELD(trp_actor_options, episodes), NULL}, /* this and the next: no options of an actor */
+        {FIELD(trp_actor_options, best), NULL},
+        {FIELD(trp_actor_options, stochastic), NULL},
         {FIELD(trp_actor_options, target_return), NULL},
     };
     other_agent = trp_dqn(&(trp_dqn_options){.n_step = 4});
@@ -686,6 +688,8 @@ static void every_option_of_an_evaluator_is_hashed(void **state)
         {FIELD(trp_actor_options, sync_every_items), NULL},
         {FIELD(trp_actor_options, max_lag), NULL},
         OTHER(trp_actor_options, episodes, {1}),
+        OTHER(trp_actor_options, best, {3}),
+        OTHER(trp_actor_options, stochastic, {true}),
         OTHER(trp_actor_options, target_return, {1e-9}),
     };
     other_agent = trp_dqn(&(trp_dqn_options){.n_step = 4});

@@ -178,7 +178,7 @@ static void wrong_usage_is_one_line_and_status_2(void **state)
         {"--grace=1e300", "--grace=1e300: not a number of seconds"},
         {"--log-level=loud", "--log-level=loud: use debug, info, warn or error"},
         {"--deterministic", "--deterministic needs --launch=threads"},
-        {"--params=x", "--params and --episodes go with eval"},
+        {"--params=x", "--params, --episodes, --stochastic, --returns and --record go with"},
         {"--format=dot", "--format goes with graph"},
         {"--max-steps=5", "--max-steps: the program has no learner"},
         {"--target-return=5", "--target-return: the program has no evaluator"},
@@ -247,7 +247,8 @@ static void help_names_every_option(void **state)
         "--deterministic ",  "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
         "--grace=S ",        "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
         "--episodes=N ",     "-?, --help ",        "--usage ",           "-V, --version ",
-        "--set=NAME=VALUE ", "--config=FILE ",     "--options ",
+        "--set=NAME=VALUE ", "--config=FILE ",     "--options ",         "--stochastic ",
+        "--returns=FILE ",   "--record=FILE ",
     };
     enum { OPTIONS = sizeof options / sizeof options[0] };
     for (size_t k = 0; k < 2; k++) {

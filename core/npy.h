@@ -1,19 +1,13 @@
-/* Headers of numpy's .npy arrays, and what an .npz of Troupe is made of. */
-#ifndef TRP_CLI_NPY_H
-#define TRP_CLI_NPY_H
+/* Headers of numpy's .npy arrays. */
+#ifndef TRP_CORE_NPY_H
+#define TRP_CORE_NPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <troupe/status.h>
 #include <troupe/tensor.h>
-
-/* An .npz has these arrays, with one value an item, then one array a column; and what numpy has no
- * words for is in a member that is no array: a line of JSON a table. */
-enum { KEYS, PRIORITIES, TIMES_SAMPLED, INSERTED_AT, POLICY_VERSIONS, FIXED };
-extern const char *const npz_fixed_names[FIXED];
-extern const int32_t npz_fixed_types[FIXED];
-#define NPZ_TABLES "troupe.jsonl"
 
 /* A leading dimension of the items comes on top of TRP_RANK_MAX. */
 struct npy_header {

@@ -10,10 +10,6 @@
 static const char magic[] = "\x93NUMPY";
 enum { MAGIC_BYTES = 6, LENGTH_AT = 8 };
 
-const char *const npz_fixed_names[FIXED] = {"keys", "priorities", "times_sampled", "inserted_at",
-                                            "policy_versions"};
-const int32_t npz_fixed_types[FIXED] = {TRP_UINT64, TRP_FLOAT64, TRP_INT32, TRP_INT64, TRP_UINT64};
-
 /* tensorflow.DataType; where several have one type, the one that is meant comes first. */
 static const struct {
     int32_t dtype;

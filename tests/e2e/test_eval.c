@@ -1,0 +1,204 @@
+/* What becomes of evaluations: the best parameters stay, and `eval` says and writes what saved ones
+ * are worth. With the real example. */
+#include "tests/launch/launch_tools.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <zip.h>
+
+enum { EPISODES = 40 };
+
+/* The one file of best parameters; caller frees. */
+static char *best_file(const struct scene *scene)
+{
+    char *dir = scene_path(scene, "run/evaluator"), *found = NULL;
+    DIR *open = opendir(dir);
+    assert_non_null(open);
+    for (const struct dirent *entry; (entry = readdir(open));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        if (found)
+            fail_msg("%s and %s are kept", found, entry->d_name);
+        found = xasprintf("%s/%s", dir, entry->d_name);
+    }
+    closedir(open);
+    free(dir);
+    assert_non_null(found);
+    return found;
+}
+
+static double return_of(const char *path)
+{
+    double value;
+    const char *name = strrchr(path, '/');
+    assert_int_equal(sscanf(name, "/return_%lf_version_", &value), 1);
+    return value;
+}
+
+/* The largest mean of evaluator.csv. Evaluations that confirm a target have a row, too. */
+static double best_row(const struct scene *scene)
+{
+    char *text = scene_read(scene, "run/evaluator.csv");
+    double best = -INFINITY;
+    for (const char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
+        unsigned long version, steps;
+        unsigned episodes;
+        double mean;
+        assert_int_equal(sscanf(line, "\n%lu,%lu,%u,%lf", &version, &steps, &episodes, &mean), 4);
+        if (episodes == 1000)
+            best = fmax(best, mean);
+    }
+    free(text);
+    return best;
+}
+
+static void catch_is_learned(struct scene *scene)
+{
+    const char *argv[] = {CATCH, "--run-dir=run", "--launch=threads", "--seed=1", NULL};
+    if (scene_run(scene, argv) != 0) {
+        char *text = scene_read(scene, "err");
+        fail_msg("%s", text);
+    }
+}
+
+static void the_best_parameters_stay_and_a_resumed_run_goes_on_with_them(void **state)
+{
+    struct scene *scene = *state;
+    catch_is_learned(scene);
+    char *first = best_file(scene);
+    assert_true(return_of(first) == best_row(scene));
+    const char *argv[] = {CATCH,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--resume",
+                          "--target-return=2",
+                          "--max-steps=100000",
+                          "--max-seconds=1",
+                          NULL};
+    scene_run(scene, argv);
+    char *second = best_file(scene);
+    assert_true(return_of(second) >= return_of(first));
+    assert_true(return_of(second) == best_row(scene));
+    free(first);
+    free(second);
+}
+
+/* An array of an archive without its header, which says `words`. Caller frees. */
+static void *array_of(const struct scene *scene, const char *file, const char *name,
+                      const char *words, size_t bytes)
+{
+    char *path = scene_path(scene, file);
+    zip_t *zip = zip_open(path, ZIP_RDONLY, NULL);
+    assert_non_null(zip);
+    zip_file_t *array = zip_fopen(zip, name, 0);
+    if (!array)
+        fail_msg("no %s in %s", name, path);
+    char header[256], *data = xmalloc(bytes + 1);
+    assert_int_equal(zip_fread(array, header, sizeof header), sizeof header);
+    header[255] = '\0';
+    if (!strstr(header + 10, words))
+        fail_msg("%s is not in %s", words, header + 10);
+    assert_int_equal(zip_fread(array, data, bytes + 1), bytes);
+    zip_fclose(array);
+    zip_discard(zip);
+    free(path);
+    return data;
+}
+
+static void check_returns(const struct scene *scene)
+{
+    char *said = scene_read(scene, "out");
+    const char *line = strstr(said, "mean return ");
+    assert_non_null(line);
+    double *returns = array_of(scene, "r.npz", "returns.npy",
+                               "'<f8', 'fortran_order': False, "
+                               "'shape': (40,)",
+                               EPISODES * sizeof *returns);
+    double sum = 0;
+    for (size_t i = 0; i < EPISODES; i++)
+        sum += returns[i];
+    assert_float_equal(strtod(line + strlen("mean return "), NULL), sum / EPISODES, 0.005);
+    assert_non_null(strstr(said, "\npercentiles: 5 % "));
+    free(returns);
+    free(said);
+}
+
+/* Ten rows of balls: nine steps, and the last row is the final observation. */
+static void check_record(const struct scene *scene)
+{
+    float *rewards =
+        array_of(scene, "e.npz", "reward.npy", "'<f4', 'fortran_order': False, 'shape': (10,)", 40);
+    int32_t *actions =
+        array_of(scene, "e.npz", "action.npy", "'<i4', 'fortran_order': False, 'shape': (10,)", 40);
+    float *boards = array_of(scene, "e.npz", "observation.npy", "'shape': (10,50,)", 2000);
+    for (size_t row = 0; row < 10; row++) {
+        assert_true(row == 8 ? fabsf(rewards[row]) == 1 : rewards[row] == 0);
+        assert_in_range(actions[row], 0, 2);
+        size_t squares = 0;
+        for (size_t i = 0; i < 50; i++)
+            squares += boards[row * 50 + i] == 1;
+        assert_in_range(squares, 1, 2); /* the paddle, and the ball where it is not caught */
+    }
+    free(rewards);
+    free(actions);
+    free(boards);
+}
+
+static void eval_writes_returns_and_an_episode_for_numpy(void **state)
+{
+    struct scene *scene = *state;
+    catch_is_learned(scene);
+    const char *argv[] = {CATCH,
+                          "eval",
+                          "--params=run/params.safetensors",
+                          "--episodes=40",
+                          "--seed=3",
+                          "--returns=r.npz",
+                          "--record=e.npz",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    check_returns(scene);
+    check_record(scene);
+    const char *nowhere[] = {CATCH, "eval", "--params=run/params.safetensors",
+                             "--returns=no/such/r.npz", NULL};
+    assert_int_equal(scene_run(scene, nowhere), 1);
+    assert_file_contains(scene, "err", "no/such/r.npz: ");
+}
+
+static double mean_of(struct scene *scene, const char *flag)
+{
+    const char *argv[] = {CATCH,
+                          "eval",
+                          "--params=run/params.safetensors",
+                          "--episodes=1000",
+                          "--seed=3",
+                          "--set=agent.epsilon_end=1",
+                          flag,
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    char *said = scene_read(scene, "out");
+    double mean = strtod(strstr(said, "mean return ") + strlen("mean return "), NULL);
+    free(said);
+    return mean;
+}
+
+static void a_stochastic_policy_explores_as_at_the_end_of_its_schedule(void **state)
+{
+    struct scene *scene = *state;
+    catch_is_learned(scene);
+    assert_true(mean_of(scene, NULL) > 0.8);
+    assert_true(mean_of(scene, "--stochastic") < 0);
+    assert_file_contains(scene, "out", "params.safetensors, stochastic\n");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(the_best_parameters_stay_and_a_resumed_run_goes_on_with_them),
+        TEST(eval_writes_returns_and_an_episode_for_numpy),
+        TEST(a_stochastic_policy_explores_as_at_the_end_of_its_schedule),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -5,11 +5,9 @@
 #include "dqn.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/limits.h"
-#include "core/words.h"
+#include "options.h"
 
 trp_dqn_options dqn_options(const trp_agent *agent)
 {
@@ -18,34 +16,21 @@ trp_dqn_options dqn_options(const trp_agent *agent)
     return options;
 }
 
-/* What was meant by 0.6, of which a float is the nearest one. */
-static double decimal(float value)
-{
-    char text[DECIMAL_BYTES];
-    return strtod(float_decimal(value, text), NULL);
-}
-
-/* An option of 0 means itself; in an optimizer it would be the default. */
-static double itself(double value)
-{
-    return value == 0 ? -1 : value;
-}
-
 trp_optimizer dqn_optimizer(const trp_dqn_options *options)
 {
     return (trp_optimizer){
         .kind = options->optimizer,
         .schedule = options->rate_schedule,
-        .learning_rate = itself((double)options->learning_rate),
+        .learning_rate = option_itself((double)options->learning_rate),
         .final_rate = (double)options->final_learning_rate,
         .schedule_steps = options->schedule_steps,
         .warmup_steps = options->warmup_steps,
-        .weight_decay = decimal(options->weight_decay),
-        .beta1 = itself(decimal(options->adam_beta1)),
-        .beta2 = itself(decimal(options->adam_beta2)),
-        .alpha = itself(decimal(options->rmsprop_alpha)),
-        .epsilon = decimal(options->optimizer_epsilon),
-        .momentum = decimal(options->momentum),
+        .weight_decay = option_decimal(options->weight_decay),
+        .beta1 = option_itself(option_decimal(options->adam_beta1)),
+        .beta2 = option_itself(option_decimal(options->adam_beta2)),
+        .alpha = option_itself(option_decimal(options->rmsprop_alpha)),
+        .epsilon = option_decimal(options->optimizer_epsilon),
+        .momentum = option_decimal(options->momentum),
         .nesterov = options->nesterov,
         .centered = options->rmsprop_centered,
         .epsilon_inside = options->rmsprop_epsilon_inside,
@@ -76,15 +61,6 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
     if (env->action_kind != TRP_ACTION_DISCRETE)
         return trp_fail(TRP_INVALID_ARGUMENT, "dqn: %s has %s, needs one choice", env->name,
                         kinds[env->action_kind]);
-    if (trp_env_observation_count(env) != 1)
-        return trp_fail(TRP_INVALID_ARGUMENT, "dqn: %s observes %zu tensors, needs one", env->name,
-                        trp_env_observation_count(env));
-    trp_dtype dtype = env->observations[0].dtype;
-    if (dtype != TRP_FLOAT32 && dtype != TRP_UINT8)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "dqn: %s observes integers, needs float32 or uint8: its network has no "
-                        "embedding",
-                        env->name);
     trp_dqn_options options = dqn_options(agent);
     if (options.min_replay_size > options.replay_size)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -101,10 +77,11 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
 /* Acme's rule for the error buffer, but never narrower than one insert is worth. */
 static trp_rate_limiter limiter(const trp_dqn_options *options)
 {
-    double ratio = decimal(options->samples_per_insert);
+    double ratio = option_decimal(options->samples_per_insert);
     if (ratio == 0)
         return trp_limiter_min_size(options->min_replay_size);
-    double buffer = (double)options->min_replay_size * decimal(options->insert_tolerance) * ratio;
+    double buffer =
+        (double)options->min_replay_size * option_decimal(options->insert_tolerance) * ratio;
     double least = 2 * fmax(1, ratio);
     return trp_limiter_samples_per_insert(ratio, options->min_replay_size, fmax(buffer, least));
 }
@@ -124,7 +101,7 @@ static trp_status dqn_tables(const trp_agent *agent, const trp_env_spec *env,
         .limiter = limiter(&options),
     };
     if (options.priority_exponent > 0)
-        table.sampler = (trp_selector){TRP_PRIORITIZED, decimal(options.priority_exponent)};
+        table.sampler = (trp_selector){TRP_PRIORITIZED, option_decimal(options.priority_exponent)};
     return trp_agent_table_list_add(list, &table, &columns);
 }
 

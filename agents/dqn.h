@@ -4,6 +4,7 @@
 
 #include <troupe/dqn.h>
 #include <troupe/losses.h>
+#include "torso.h"
 
 #define DQN_TABLE "transitions"
 #define DQN_MASK  "mask"
@@ -18,25 +19,6 @@ trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *en
 
 /* INVALID_ARGUMENT says what the environment observes and why the network cannot read it. */
 TRP_MUST_USE trp_status dqn_net_check(const trp_dqn_options *options, const trp_env_spec *env);
-
-/* A row of bytes, [frames][height][width][channels]; all 0: the network reads no image. */
-struct dqn_image {
-    uint32_t frames, height, width, channels;
-};
-
-struct dqn_image dqn_image(const trp_dqn_options *options, const trp_env_spec *env);
-
-/* Rows of observations as the network reads them, [height][width][frames][channels]: where there
- * are several frames in `room`, else where they are. */
-const void *dqn_pixels(const struct dqn_image *image, uint32_t rows, const void *observations,
-                       uint8_t *room);
-
-/* The same on a queue; the pointers are its device's. */
-const void *dqn_pixels_on(trp_queue *queue, const struct dqn_image *image, uint32_t rows,
-                          const void *observations, uint8_t *room);
-
-/* What they need of room for a row; 0: nothing. */
-size_t dqn_pixels_bytes(const struct dqn_image *image);
 
 /* Numbers of the network for an action: atoms, quantiles, or 1. */
 uint32_t dqn_atoms(const trp_dqn_options *options);

@@ -5,6 +5,7 @@
 
 #include "core/limits.h"
 #include "limits.h"
+#include "options.h"
 
 _Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options fit an agent");
 
@@ -13,27 +14,18 @@ _Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options f
         TRP_OPTION(trp_dqn_options, member), __VA_ARGS__                                           \
     }
 
-static const char *const activations[] = {"none",     "relu", "tanh", "sigmoid",   "elu",
-                                          "softplus", "silu", "gelu", "gelu_tanh", NULL};
-
-static const char *const networks[] = {"auto", "mlp", "nature", "impala", NULL};
-static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const losses[] = {"huber", "munchausen", "c51", "quantile", NULL};
-static const char *const optimizers[] = {"adam", "adamw", "sgd", "rmsprop", "lamb", NULL};
-static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
-_Static_assert(sizeof optimizers / sizeof *optimizers == TRP_OPTIMIZER_KINDS + 1,
-               "every optimizer has a word");
 
 static const trp_option dqn_rows[] = {
-    ROW(network, .choices = networks, .fixed = true,
+    ROW(network, .choices = option_networks, .fixed = true,
         .help = "auto: nature for images of bytes, else mlp"),
     ROW(hidden, .fallback = "64,64", .max = 65536, .fixed = true,
         .help = "widths of the hidden layers of mlp; an empty list: none"),
-    ROW(activation, .fallback = "relu", .choices = activations, .fixed = true,
+    ROW(activation, .fallback = "relu", .choices = option_activations, .fixed = true,
         .help = "of the hidden layers of mlp"),
     ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),
     ROW(noisy, .fixed = true, .help = "explores by noise on the weights, not by epsilon"),
-    ROW(precision, .choices = precisions,
+    ROW(precision, .choices = option_precisions,
         .help = "bf16: factors of products are rounded to bfloat16, which may be faster"),
     ROW(no_double, .help = "the target network's own maximum, as in the first DQN"),
     ROW(loss, .choices = losses, .fixed = true,
@@ -53,9 +45,10 @@ static const trp_option dqn_rows[] = {
     ROW(n_step, .fallback = "3", .min = 1, .max = NSTEP_MAX, .unit = "steps", .fixed = true,
         .help = "rewards of an item before it bootstraps"),
     ROW(discount, .fallback = "0.99", .max = 1, .fixed = true, .help = "gamma"),
-    ROW(optimizer, .choices = optimizers, .fixed = true, .help = "turns gradients into steps"),
+    ROW(optimizer, .choices = option_optimizers, .fixed = true,
+        .help = "turns gradients into steps"),
     ROW(learning_rate, .fallback = "1e-3", .max = 1e6, .help = "of the optimizer"),
-    ROW(rate_schedule, .choices = schedules,
+    ROW(rate_schedule, .choices = option_schedules,
         .help = "how the learning rate goes to final_learning_rate within schedule_steps"),
     ROW(final_learning_rate, .max = 1e6, .help = "where a rate_schedule ends"),
     ROW(schedule_steps, .max = INFINITY, .unit = "learner steps", .help = "of rate_schedule"),

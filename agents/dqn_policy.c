@@ -16,7 +16,7 @@ struct dqn_policy {
     trp_net *net;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
     uint32_t outputs;
-    struct dqn_image image;
+    struct torso_image image;
     uint8_t *pixels; /* rows of it; NULL: as they come */
     float *params;
     float *said;   /* [rows][outputs][atoms] */
@@ -78,8 +78,8 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
         trp_net_resample(policy->net, NULL, act->rng); /* draws nothing without noisy layers */
     trp_net_forward(policy->net, policy->params,
                     &(trp_net_rows){.rows = act->rows,
-                                    .inputs = {dqn_pixels(&policy->image, act->rows,
-                                                          act->observations[0], policy->pixels)},
+                                    .inputs = {torso_pixels(&policy->image, act->rows,
+                                                            act->observations[0], policy->pixels)},
                                     .outputs = {policy->said}});
     const float *values = dqn_values(&policy->options, (size_t)act->rows * policy->outputs,
                                      policy->said, policy->values);
@@ -148,9 +148,9 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->base.param_count = trp_net_param_count(&spec);
     policy->base.tensors = policy->tensors;
     policy->base.tensor_count = trp_net_tensors(&spec, policy->tensors);
-    policy->image = dqn_image(&policy->options, env);
-    if (dqn_pixels_bytes(&policy->image) > 0)
-        policy->pixels = xcalloc(policy->place.rows, dqn_pixels_bytes(&policy->image));
+    policy->image = torso_image(policy->options.network, env);
+    if (torso_pixels_bytes(&policy->image) > 0)
+        policy->pixels = xcalloc(policy->place.rows, torso_pixels_bytes(&policy->image));
     policy->params = trp_floats_create(policy->base.param_count);
     size_t values = (size_t)policy->place.rows * policy->outputs;
     policy->said = trp_floats_create(values * dqn_atoms(&policy->options));

@@ -9,13 +9,13 @@
  * index anything, and a loss that is not finite ends the run instead of spreading. */
 #include "dqn.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <troupe/losses.h>
 #include "core/alloc.h"
+#include "received.h"
 #include "room.h"
 
 enum { PARAMS, TARGET, VECTORS };
@@ -34,7 +34,7 @@ struct dqn_updater {
     trp_net *net;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     uint32_t outputs;
-    struct dqn_image image;
+    struct torso_image image;
     struct dqn_turn turns[2];            /* of the last step and the one before */
     struct room room;                    /* that what follows lies in: */
     uint8_t *pixels, *next_pixels;       /* rows of the image; NULL: as they come */
@@ -44,36 +44,12 @@ struct dqn_updater {
     trp_loss *loss;
 };
 
-static trp_status check_actions(const struct dqn_updater *updater, const trp_update *update)
+static trp_status check_batch(const struct dqn_updater *updater, const trp_update *update)
 {
-    const trp_batch *batch = update->batches;
-    const int32_t *actions = trp_update_column(update, 0, "action");
-    for (uint32_t row = 0; row < batch->rows; row++)
-        if (actions[row] < 0 || (uint32_t)actions[row] >= updater->outputs)
-            return trp_fail(TRP_DATA_LOSS,
-                            "dqn: item %" PRIu64 " has action %" PRId32 " of %" PRIu32,
-                            batch->keys[row], actions[row], updater->outputs);
-    return TRP_OK;
-}
-
-/* A byte that is no bool must not be read as one. */
-static trp_status check_mask(const struct dqn_updater *updater, const trp_update *update,
-                             const char *column)
-{
-    const uint8_t *bytes = trp_update_column(update, 0, column);
-    const trp_batch *batch = update->batches;
-    for (uint32_t row = 0; bytes && row < batch->rows; row++) {
-        uint8_t any = 0, all = 0;
-        for (uint32_t i = 0; i < updater->outputs; i++) {
-            any |= bytes[i] == 1;
-            all |= bytes[i];
-        }
-        if (!any || all > 1)
-            return trp_fail(TRP_DATA_LOSS, "dqn: item %" PRIu64 " has a %s that %s",
-                            batch->keys[row], column, all > 1 ? "is no mask" : "allows nothing");
-        bytes += updater->outputs;
-    }
-    return TRP_OK;
+    struct received received = {.who = "dqn", .update = update};
+    TRP_TRY(received_choices(&received, "action", &(int32_t){(int32_t)updater->outputs}, 1));
+    TRP_TRY(received_mask(&received, "next_mask", updater->outputs, NULL));
+    return received_mask(&received, DQN_MASK, updater->outputs, NULL);
 }
 
 /* NULL when every weight is 1. */
@@ -132,7 +108,7 @@ static trp_net_rows rows_of(struct dqn_updater *updater, const trp_update *updat
     return (trp_net_rows){
         .rows = count,
         .queue = update->queue,
-        .inputs = {dqn_pixels_on(update->queue, &updater->image, count, rows, pixels)},
+        .inputs = {torso_pixels_on(update->queue, &updater->image, count, rows, pixels)},
         .outputs = {out}};
 }
 
@@ -187,9 +163,7 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
 {
     struct dqn_updater *updater = (struct dqn_updater *)base;
     struct dqn_turn *turn = &updater->turns[update->step % 2];
-    TRP_TRY(check_actions(updater, update));
-    TRP_TRY(check_mask(updater, update, "next_mask"));
-    TRP_TRY(check_mask(updater, update, DQN_MASK));
+    TRP_TRY(check_batch(updater, update));
     differentiate(updater, update);
     trp_update_watch(update, PARAMS, &updater->loss->loss, "loss");
     TRP_TRY(trp_update_apply(update, PARAMS));
@@ -247,7 +221,7 @@ static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
     dqn_extras(&updater->options, env, &extras);
     trp_nstep_columns(env, &extras, &source->columns);
     trp_columns_cleanup(&extras);
-    updater->image = dqn_image(&updater->options, env);
+    updater->image = torso_image(updater->options.network, env);
     updater->base.source_count = 1;
 }
 
@@ -255,7 +229,7 @@ static trp_status make_room(struct dqn_updater *updater)
 {
     size_t rows = updater->base.sources[0].batch_size, atoms = dqn_atoms(&updater->options);
     size_t values = rows * updater->outputs * atoms;
-    size_t pixels = rows * dqn_pixels_bytes(&updater->image);
+    size_t pixels = rows * torso_pixels_bytes(&updater->image);
     const struct {
         void *memory; /* of a pointer */
         size_t bytes;

@@ -11,20 +11,9 @@
 #include <troupe/agent.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
+#include <troupe/torso.h>
 
 TRP_BEGIN_DECLS
-
-/* What reads observations. An image is uint8 [height][width], [height][width][channels], or frames
- * of it in front, as frame_stack makes them (of 3 axes the first one is frames where it is the
- * shortest); networks have the frames as channels, oldest first. `dueling` and `noisy`
- * are of all of them. What does not fit is
- * refused by name, such as images of less than 36 x 36 pixels for nature. */
-typedef enum {
-    TRP_DQN_BY_SHAPE, /* nature for images, else mlp */
-    TRP_DQN_MLP,      /* trp_mlp(): `hidden`, `activation`; reads an image's bytes as a row */
-    TRP_DQN_NATURE,   /* trp_nature_cnn() */
-    TRP_DQN_IMPALA,   /* trp_impala_resnet() */
-} trp_dqn_network;
 
 /* What an action's value is, and what the network learns it from (losses.h). Distributions have a
  * network of more outputs, of dueling streams, too (Hessel et al. 2018, section 3); policies act by
@@ -42,7 +31,7 @@ typedef enum {
  * units are in the agent's option table: `PROGRAM --options` prints it, and `troupe options dqn`.
  */
 typedef struct {
-    trp_dqn_network network;
+    trp_torso network;                   /* `dueling` and `noisy` are of all of them */
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
     trp_activation activation;
     bool dueling;

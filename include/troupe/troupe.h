@@ -39,6 +39,7 @@
 #include <troupe/stop.h>
 #include <troupe/structured_writer.h>
 #include <troupe/tensor.h>
+#include <troupe/torso.h>
 #include <troupe/updater.h>
 #include <troupe/wrapper.h>
 #include <troupe/writer.h>

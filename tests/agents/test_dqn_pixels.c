@@ -77,18 +77,18 @@ static void the_network_is_that_of_what_is_observed(void **state)
     (void)state;
     static const struct {
         const char *env;
-        trp_dqn_network network;
+        trp_torso network;
         const char *layer; /* its first one behind the input */
         uint32_t shape[3];
     } rows[] = {
-        {"Slide", TRP_DQN_BY_SHAPE, "body.0", {72, 72, 3}},
-        {"Slide?grayscale=1", TRP_DQN_BY_SHAPE, "body.0", {72, 72, 1}},
-        {SMALL, TRP_DQN_BY_SHAPE, "body.0", {36, 36, 2}},
-        {"Slide?frame_stack=4", TRP_DQN_BY_SHAPE, "body.0", {72, 72, 12}},
-        {"Slide?resize=40,60&frame_stack=2", TRP_DQN_IMPALA, "section.0", {40, 60, 6}},
-        {"Slide?resize=4,5", TRP_DQN_IMPALA, "section.0", {4, 5, 3}},
-        {"Slide", TRP_DQN_MLP, "body.0", {72 * 72 * 3}},
-        {"CartPole-v1", TRP_DQN_BY_SHAPE, "body.0", {4}},
+        {"Slide", TRP_TORSO_BY_SHAPE, "body.0", {72, 72, 3}},
+        {"Slide?grayscale=1", TRP_TORSO_BY_SHAPE, "body.0", {72, 72, 1}},
+        {SMALL, TRP_TORSO_BY_SHAPE, "body.0", {36, 36, 2}},
+        {"Slide?frame_stack=4", TRP_TORSO_BY_SHAPE, "body.0", {72, 72, 12}},
+        {"Slide?resize=40,60&frame_stack=2", TRP_TORSO_IMPALA, "section.0", {40, 60, 6}},
+        {"Slide?resize=4,5", TRP_TORSO_IMPALA, "section.0", {4, 5, 3}},
+        {"Slide", TRP_TORSO_MLP, "body.0", {72 * 72 * 3}},
+        {"CartPole-v1", TRP_TORSO_BY_SHAPE, "body.0", {4}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_dqn(&(trp_dqn_options){.network = rows[i].network});
@@ -105,7 +105,7 @@ static void the_network_is_that_of_what_is_observed(void **state)
 static void dueling_and_noisy_are_of_every_network(void **state)
 {
     (void)state;
-    for (uint32_t network = TRP_DQN_NATURE; network <= TRP_DQN_IMPALA; network++)
+    for (uint32_t network = TRP_TORSO_NATURE; network <= TRP_TORSO_IMPALA; network++)
         for (uint32_t how = 0; how < 4; how++) {
             trp_dqn_options options = {
                 .network = network, .dueling = how & 1, .noisy = (how & 2) != 0};
@@ -129,16 +129,16 @@ static void what_a_network_cannot_read_is_refused_by_name(void **state)
     (void)state;
     static const struct {
         const char *env;
-        trp_dqn_network network;
+        trp_torso network;
         const char *words;
     } rows[] = {
-        {"CartPole-v1", TRP_DQN_NATURE,
+        {"CartPole-v1", TRP_TORSO_NATURE,
          "dqn: CartPole-v1 observes float32 [4]; the network nature reads images of bytes"},
-        {"CartPole-v1?frame_stack=3", TRP_DQN_IMPALA,
+        {"CartPole-v1?frame_stack=3", TRP_TORSO_IMPALA,
          "observes float32 [3][4]; the network impala"},
-        {"Slide?resize=35,36", TRP_DQN_BY_SHAPE,
+        {"Slide?resize=35,36", TRP_TORSO_BY_SHAPE,
          "observes uint8 [35][36][3]; the network nature does not fit"},
-        {"Slide?resize=35,36", TRP_DQN_NATURE, "smaller ones network=impala or mlp"},
+        {"Slide?resize=35,36", TRP_TORSO_NATURE, "smaller ones network=impala or mlp"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_dqn(&(trp_dqn_options){.network = rows[i].network});

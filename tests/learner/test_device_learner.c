@@ -294,7 +294,7 @@ static const struct {
       .importance_exponent = 0.4F}},
     {"CartPole-v1", {.hidden = {16}, .loss = TRP_DQN_C51, .target_period = 3}},
     {"CartPole-v1", {.hidden = {16}, .loss = TRP_DQN_MUNCHAUSEN, .optimizer = TRP_LAMB}},
-    {"Dots?frame_stack=2", {.network = TRP_DQN_IMPALA, .target_period = 3}},
+    {"Dots?frame_stack=2", {.network = TRP_TORSO_IMPALA, .target_period = 3}},
 };
 
 static void dqn_on_a_late_device_makes_the_bits_of_the_host(void **state)

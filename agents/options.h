@@ -1,0 +1,16 @@
+/* What the option tables of agents share: words, and numbers as somebody meant them. */
+#ifndef TRP_AGENTS_OPTIONS_H
+#define TRP_AGENTS_OPTIONS_H
+
+/* Of trp_torso, trp_activation, trp_precision, trp_optimizer_kind, trp_rate_schedule. */
+extern const char *const option_networks[],
+    *const option_activations[], *const option_precisions[], *const option_optimizers[],
+                                                                 *const option_schedules[];
+
+/* What was meant by 0.6, of which a float is the nearest one. */
+double option_decimal(float value);
+
+/* An option of 0 means itself; in an optimizer it would be the default. */
+double option_itself(double value);
+
+#endif

@@ -404,6 +404,55 @@ trp_status trp_options_set(const trp_option_table *table, void *options, const c
     return status;
 }
 
+/* ---- options that others make idle ------------------------------------------------------- */
+
+/* Of "a|b|c". */
+static bool is_alternative(const char *alternatives, const char *value)
+{
+    size_t length = strlen(value);
+    for (const char *at = alternatives; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (strncmp(at, value, length) == 0 && (at[length] == '\0' || at[length] == '|'))
+            return true;
+    return false;
+}
+
+/* Whether the option that `needs` names has one of the values there. */
+static bool needs_are_met(const trp_option_table *table, const char *needs, const void *options)
+{
+    char *name = xasprintf("%.*s", (int)strcspn(needs, "="), needs);
+    const trp_option *other = option_find(table, name);
+    assert(other && "an option needs another one of its table");
+    char *value = option_value(other, options);
+    bool met = is_alternative(needs + strlen(name) + 1, value);
+    free(value);
+    free(name);
+    return met;
+}
+
+bool option_is_idle(const trp_option_table *table, const trp_option *option, const void *options)
+{
+    if (!option->needs || needs_are_met(table, option->needs, options))
+        return false;
+    char *value = option_value(option, options), *standard = option_default(option);
+    bool idle = strcmp(value, standard) != 0;
+    free(standard);
+    free(value);
+    return idle;
+}
+
+char *option_needs(const trp_option *option)
+{
+    struct buffer text = {0};
+    if (!option->needs)
+        return NULL;
+    for (const char *at = option->needs; *at; at++)
+        if (*at == '|')
+            buffer_append(&text, text_bytes(" or "));
+        else
+            buffer_append(&text, (trp_bytes){(const uint8_t *)at, 1});
+    return buffer_text(&text);
+}
+
 enum { OPTION_HELP_INDENT = 6 };
 
 void option_describe(const trp_option *option, const char *whose, const void *options, FILE *out)
@@ -411,10 +460,13 @@ void option_describe(const trp_option *option, const char *whose, const void *op
     char *standard = option_default(option), *range = option_range(option);
     char *value = options ? option_value(option, options) : xstrdup(standard);
     print_text(out, "  %s.%s=%s\n", whose, option->name, value);
-    char *allowed = xasprintf("%s%s%s%s", range, standard[0] ? "; default " : "", standard,
-                              option->fixed ? "; a resume keeps it" : "");
+    char *needs = option_needs(option);
+    char *allowed = xasprintf("%s%s%s%s%s%s", range, standard[0] ? "; default " : "", standard,
+                              option->fixed ? "; a resume keeps it" : "",
+                              needs ? "; read with " : "", needs ? needs : "");
     print_wrapped(out, OPTION_HELP_INDENT, option->help);
     print_wrapped(out, OPTION_HELP_INDENT, allowed);
+    free(needs);
     free(allowed);
     free(value);
     free(range);

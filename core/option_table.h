@@ -17,6 +17,12 @@ char *option_range(const trp_option *option);
 char *option_value(const trp_option *option, const void *options);
 char *option_default(const trp_option *option);
 
+/* Whether it is not its default and nobody reads it, as trp_option.needs says. */
+bool option_is_idle(const trp_option_table *table, const trp_option *option, const void *options);
+
+/* "loss=c51 or quantile"; NULL: it is always read. */
+char *option_needs(const trp_option *option);
+
 /* "  actor.envs=8", what it is for, what is allowed and its default, on three lines. `options`
  * NULL: its default is shown. */
 void option_describe(const trp_option *option, const char *whose, const void *options, FILE *out);

@@ -17,11 +17,13 @@
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/log.h"
+#include "core/option_table.h"
 #include "core/printable.h"
 #include "core/status.h"
 #include "core/words.h"
 #include "core/limits.h"
 #include "limits.h"
+#include "settings.h"
 
 enum { TICK_MS = 20, LOOP_WAIT_MS = 20, PROGRESS_EVERY_MS = 1000, OUTPUT_DRAIN_MS = 2000 };
 
@@ -301,12 +303,31 @@ void run_nodes(struct run *run)
     run_progress_end(run);
 }
 
+/* A user who sets one expects that it does something. */
+static void print_idle_options(const struct run *run)
+{
+    struct option_set *sets = option_sets_create(run->program);
+    for (struct option_set *set = sets; set->name; set++)
+        for (size_t i = 0; i < set->table->count; i++) {
+            const trp_option *option = &set->table->options[i];
+            if (!option_is_idle(set->table, option, set->options))
+                continue;
+            char *value = option_value(option, set->options), *needs = option_needs(option);
+            output_print(run->output, STDERR_FILENO, "%s: nobody reads %s.%s=%s; it needs %s",
+                         run->program->name, set->name, option->name, value, needs);
+            free(needs);
+            free(value);
+        }
+    option_sets_destroy(sets);
+}
+
 static void print_start(const struct run *run)
 {
     output_print(run->output, STDOUT_FILENO, "%s: %u node%s as %s, seed %llu%s, in %s",
                  run->program->name, run->program->node_count, plural(run->program->node_count),
                  launch_mode_word(run->options->mode), (unsigned long long)run->options->seed,
                  run->options->resume ? ", resumed" : "", run->dir.shown_path);
+    print_idle_options(run);
 }
 
 /* Every stream of a run is drawn from its seed, so a life that began with it again would explore

@@ -445,8 +445,8 @@ static trp_status parse_table_word(trp_table_options *options, const char *word,
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "table option '%s': unknown; there are: name= sampler= remover= max_size= "
                         "max_times_sampled= limiter= max_bytes= insert_on_sample= "
-                        "replacement= seed= signature= (a value with blanks goes in quotes: "
-                        "name=\"a b\")",
+                        "replacement= seed= signature= (a table is named by name=x, a value "
+                        "with blanks goes in quotes: name=\"a b\")",
                         word);
     if (seen[key])
         return trp_fail(TRP_INVALID_ARGUMENT, "table option '%s': %s is given twice", word,

@@ -41,7 +41,7 @@ static const trp_option rows[] = {
     ROW(wide, .help = "any"),
     ROW(total, .fallback = "7", .min = 1, .max = INFINITY, .help = "many"),
     ROW(rate, .fallback = "0.1", .max = 1, .help = "a float"),
-    ROW(share, .help = "a double"),
+    ROW(share, .needs = "kind=green|blue", .help = "a double"),
     ROW(label, .fallback = "none", .help = "a text"),
     ROW(widths, .fallback = "64,32", .max = 4096, .help = "a list"),
     ROW(kind, .choices = kinds, .help = "a choice"),
@@ -279,6 +279,32 @@ static void every_option_changes_the_hash(void **state)
     }
 }
 
+static void an_option_that_nobody_reads_is_idle_unless_it_is_its_default(void **state)
+{
+    struct fixture *fixture = *state;
+    const trp_option *share = option_find(&table, "share"), *rate = option_find(&table, "rate");
+    const struct {
+        const char *kind, *share;
+        bool idle;
+    } cases[] = {{"red", "0", false},
+                 {"red", "0.5", true},
+                 {"green", "0.5", false},
+                 {"blue", "0.5", false},
+                 {"green", "0", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(trp_options_set(&table, &fixture->options, "kind", cases[i].kind), TRP_OK);
+        assert_int_equal(trp_options_set(&table, &fixture->options, "share", cases[i].share),
+                         TRP_OK);
+        assert_int_equal(option_is_idle(&table, share, &fixture->options), cases[i].idle);
+    }
+    fixture->options.rate = 0.5f;
+    assert_false(option_is_idle(&table, rate, &fixture->options));
+    assert_null(option_needs(rate));
+    char *needs = option_needs(share);
+    assert_string_equal(needs, "kind=green or blue");
+    free(needs);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -292,6 +318,7 @@ int main(void)
         TEST(an_unknown_name_is_told_the_nearest_one),
         TEST(a_check_names_the_option_its_value_and_its_range),
         TEST(every_option_changes_the_hash),
+        TEST(an_option_that_nobody_reads_is_idle_unless_it_is_its_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

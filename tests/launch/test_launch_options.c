@@ -129,6 +129,22 @@ static void wrong_settings_are_one_line_and_status_2(void **state)
     assert_absent(scene, "runs");
 }
 
+static void what_nobody_reads_is_said_at_the_start_with_what_it_needs(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(RUN(scene, "plays", launch_modes[0], "--set=agent.atoms=21",
+                         "--set=agent.optimizer=sgd", "--set=agent.momentum=0.5",
+                         "--set=agent.adam_beta2=0.99", "--set=learner.max_steps=20", FREELY),
+                     0);
+    assert_file_contains(scene, "err", "coin: nobody reads agent.atoms=21; it needs loss=c51\n");
+    assert_file_contains(scene, "err",
+                         "agent.adam_beta2=0.99; it needs optimizer=adam or adamw or lamb\n");
+    char *said = scene_read(scene, "err");
+    assert_null(strstr(said, "momentum"));
+    assert_null(strstr(said, "quantiles"));
+    free(said);
+}
+
 /* ---- printing ---------------------------------------------------------------------------- */
 
 static void options_are_printed_and_nothing_is_started(void **state)
@@ -275,6 +291,7 @@ int main(void)
         TEST(what_is_set_reaches_the_node_in_threads_and_processes),
         TEST(the_agents_options_are_set_in_threads_and_processes),
         TEST(wrong_settings_are_one_line_and_status_2),
+        TEST(what_nobody_reads_is_said_at_the_start_with_what_it_needs),
         TEST(options_are_printed_and_nothing_is_started),
         TEST(an_environment_unlike_the_learners_is_refused_by_both_names),
         TEST(the_configuration_of_a_run_repeats_it),

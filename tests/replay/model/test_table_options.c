@@ -282,6 +282,7 @@ static void a_name_of_any_letters_has_a_line(void **state)
         {"name=\"a b", "its quotes are not closed"},
         {"name=\"a b\\\"", "its quotes are not closed"},
         {"name=a b", "'b': unknown"},
+        {"x max_size=5", "(a table is named by name=x, "},
         {"name=\"\"", "needs a name"},
         {"name=x max_size=\"1 0\"", "not a whole number"},
     };

@@ -4,10 +4,10 @@
  * a program, which all get copies of the agent, cannot disagree about a default. */
 #include "dqn.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "options.h"
+#include "replayed.h"
 
 trp_dqn_options dqn_options(const trp_agent *agent)
 {
@@ -38,53 +38,47 @@ trp_optimizer dqn_optimizer(const trp_dqn_options *options)
     };
 }
 
-double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps)
+struct exploration dqn_exploration(const trp_dqn_options *options)
 {
     if (options->noisy)
-        return 0;
-    double done = (double)steps / (double)options->epsilon_steps;
-    double epsilon = options->epsilon_start +
-                     (options->epsilon_end - options->epsilon_start) * (done < 1 ? done : 1);
-    if (count < 2)
-        return epsilon;
-    return pow(epsilon, 1 + options->epsilon_alpha * index / (count - 1));
+        return (struct exploration){.steps = 1};
+    return (struct exploration){options->epsilon_start, options->epsilon_end,
+                                options->epsilon_alpha, options->epsilon_steps};
+}
+
+struct q_net dqn_net(const trp_dqn_options *options)
+{
+    return (struct q_net){.who = "dqn",
+                          .network = options->network,
+                          .hidden = options->hidden,
+                          .activation = options->activation,
+                          .dueling = options->dueling,
+                          .noisy = options->noisy,
+                          .atoms = dqn_atoms(options)};
 }
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
+static struct replayed replayed_of(const trp_dqn_options *options)
+{
+    return (struct replayed){options->replay_size, options->min_replay_size,
+                             options->samples_per_insert, options->insert_tolerance,
+                             options->priority_exponent};
+}
+
 static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
 {
-    static const char *const kinds[] = {[TRP_ACTION_BOX] = "continuous actions",
-                                        [TRP_ACTION_MULTI_DISCRETE] =
-                                            "choices in several dimensions",
-                                        [TRP_ACTION_MULTI_BINARY] = "bits for actions"};
-    if (env->action_kind != TRP_ACTION_DISCRETE)
-        return trp_fail(TRP_INVALID_ARGUMENT, "dqn: %s has %s, needs one choice", env->name,
-                        kinds[env->action_kind]);
     trp_dqn_options options = dqn_options(agent);
-    if (options.min_replay_size > options.replay_size)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "dqn: min_replay_size is %lld, must be in [1, %lld], which is replay_size",
-                        (long long)options.min_replay_size, (long long)options.replay_size);
+    struct replayed replayed = replayed_of(&options);
+    struct q_net net = dqn_net(&options);
     trp_optimizer optimizer = dqn_optimizer(&options);
+    TRP_TRY(q_net_check(&net, env));
+    TRP_TRY(replayed_check(&replayed, "dqn"));
     TRP_TRY(trp_optimizer_check(&optimizer, "dqn"));
-    TRP_TRY(dqn_loss_check(&options));
-    return dqn_net_check(&options, env);
+    return dqn_loss_check(&options);
 }
 
 /* ---- table and adder ----------------------------------------------------------------------- */
-
-/* Acme's rule for the error buffer, but never narrower than one insert is worth. */
-static trp_rate_limiter limiter(const trp_dqn_options *options)
-{
-    double ratio = option_decimal(options->samples_per_insert);
-    if (ratio == 0)
-        return trp_limiter_min_size(options->min_replay_size);
-    double buffer =
-        (double)options->min_replay_size * option_decimal(options->insert_tolerance) * ratio;
-    double least = 2 * fmax(1, ratio);
-    return trp_limiter_samples_per_insert(ratio, options->min_replay_size, fmax(buffer, least));
-}
 
 static trp_status dqn_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
@@ -94,14 +88,8 @@ static trp_status dqn_tables(const trp_agent *agent, const trp_env_spec *env,
     dqn_extras(&options, env, &extras);
     trp_nstep_columns(env, &extras, &columns);
     trp_columns_cleanup(&extras);
-    trp_table_options table = {
-        .name = DQN_TABLE,
-        .sampler = {.kind = TRP_UNIFORM},
-        .max_size = options.replay_size,
-        .limiter = limiter(&options),
-    };
-    if (options.priority_exponent > 0)
-        table.sampler = (trp_selector){TRP_PRIORITIZED, option_decimal(options.priority_exponent)};
+    struct replayed replayed = replayed_of(&options);
+    trp_table_options table = replayed_table(&replayed, DQN_TABLE);
     return trp_agent_table_list_add(list, &table, &columns);
 }
 

@@ -4,6 +4,8 @@
 
 #include <troupe/dqn.h>
 #include <troupe/losses.h>
+#include "exploration.h"
+#include "q_net.h"
 #include "torso.h"
 
 #define DQN_TABLE "transitions"
@@ -14,11 +16,8 @@ extern const trp_option_table dqn_option_table;
 /* The options inside an agent, defaults filled in: numbers mean themselves, 0 included. */
 trp_dqn_options dqn_options(const trp_agent *agent);
 
-/* The network for an environment that dqn_net_check() found to fit. */
-trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *env);
-
-/* INVALID_ARGUMENT says what the environment observes and why the network cannot read it. */
-TRP_MUST_USE trp_status dqn_net_check(const trp_dqn_options *options, const trp_env_spec *env);
+/* Its network, which borrows the options. */
+struct q_net dqn_net(const trp_dqn_options *options);
 
 /* Numbers of the network for an action: atoms, quantiles, or 1. */
 uint32_t dqn_atoms(const trp_dqn_options *options);
@@ -62,8 +61,7 @@ void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job);
 /* What learns it. */
 trp_optimizer dqn_optimizer(const trp_dqn_options *options);
 
-/* How often actor `index` of `count` takes any action after `steps`. */
-double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps);
+struct exploration dqn_exploration(const trp_dqn_options *options);
 
 TRP_MUST_USE trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
                                           const trp_policy_options *options, trp_policy **out);

@@ -28,51 +28,19 @@ static double policy_epsilon(const trp_policy *base, uint64_t steps)
     const struct dqn_policy *policy = (const struct dqn_policy *)base;
     if (policy->place.greedy)
         return 0;
-    return dqn_epsilon(&policy->options, policy->place.index, policy->place.count, steps);
-}
-
-/* The flags of one row; NULL: everything is allowed. */
-static const bool *row_mask(const struct dqn_policy *policy, const trp_act *act, uint32_t row)
-{
-    return act->mask ? act->mask + (size_t)row * policy->outputs : NULL;
-}
-
-/* Any of the choices that are allowed, each as likely. */
-static int32_t draw(const struct dqn_policy *policy, trp_rng *rng, const bool *mask)
-{
-    if (!mask)
-        return (int32_t)trp_rng_below(rng, policy->outputs);
-    uint32_t allowed = 0, choice = 0;
-    for (uint32_t i = 0; i < policy->outputs; i++)
-        allowed += mask[i];
-    for (uint64_t skip = trp_rng_below(rng, allowed); !mask[choice] || skip > 0; choice++)
-        skip -= mask[choice];
-    return (int32_t)choice;
-}
-
-/* Chooses for the rows that explore and marks the others with -1. True: there are others. */
-static bool explore(const struct dqn_policy *policy, const trp_act *act, int32_t *actions)
-{
-    double epsilon = policy_epsilon(&policy->base, act->steps);
-    bool others = false;
-    for (uint32_t row = 0; row < act->rows; row++) {
-        bool greedy = epsilon <= 0 || trp_rng_double(act->rng) >= epsilon;
-        actions[row] = greedy ? -1 : draw(policy, act->rng, row_mask(policy, act, row));
-        others = others || greedy;
-    }
-    return others;
+    struct exploration exploration = dqn_exploration(&policy->options);
+    return exploration_rate(&exploration, policy->place.index, policy->place.count, steps);
 }
 
 static trp_status policy_act(trp_policy *base, const trp_act *act)
 {
     struct dqn_policy *policy = (struct dqn_policy *)base;
-    int32_t *actions = act->actions;
     if (act->rows > policy->place.rows)
         return trp_fail(TRP_INVALID_ARGUMENT, "dqn policy: %" PRIu32 " rows, made for %" PRIu32,
                         act->rows, policy->place.rows);
     if (act->extras && policy->base.extras.count > 0) /* dqn_extras() */
         memcpy(act->extras[0], act->mask, (size_t)act->rows * policy->outputs);
-    if (!explore(policy, act, actions))
+    if (!exploration_draw(policy_epsilon(base, act->steps), act, policy->outputs))
         return TRP_OK;
     if (!policy->place.greedy)
         trp_net_resample(policy->net, NULL, act->rng); /* draws nothing without noisy layers */
@@ -83,10 +51,7 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
                                     .outputs = {policy->said}});
     const float *values = dqn_values(&policy->options, (size_t)act->rows * policy->outputs,
                                      policy->said, policy->values);
-    for (uint32_t row = 0; row < act->rows; row++)
-        if (actions[row] < 0)
-            actions[row] = (int32_t)trp_argmax(values + (size_t)row * policy->outputs,
-                                               row_mask(policy, act, row), policy->outputs);
+    exploration_finish(act, policy->outputs, values);
     return TRP_OK;
 }
 
@@ -133,7 +98,8 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->options = dqn_options(agent);
     policy->place = *options;
     policy->place.rows = options->rows ? options->rows : 1;
-    trp_net_spec spec = dqn_net_spec(&policy->options, env);
+    struct q_net net = dqn_net(&policy->options);
+    trp_net_spec spec = q_net_spec(&net, env);
     policy->outputs = (uint32_t)env->action_count;
     dqn_extras(&policy->options, env, &policy->base.extras);
     trp_status status =

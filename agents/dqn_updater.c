@@ -3,10 +3,9 @@
  * queue; the host looks at what came with the batch, and at the loss and errors of a step once that
  * is collected.
  *
- * An item's discount lacks one factor gamma (actor.h), which is applied here. Importance weights
- * are w_i = (N P_i)^-beta, divided by the largest of the batch so that they only scale updates down
- * (Schaul et al. 2016, section 3.4). Batches come from a peer: actions are checked before they
- * index anything, and a loss that is not finite ends the run instead of spreading. */
+ * An item's discount lacks one factor gamma (actor.h), which is applied here. Batches come from a
+ * peer: actions are checked before they index anything, and a loss that is not finite ends the run
+ * instead of spreading. */
 #include "dqn.h"
 
 #include <math.h>
@@ -16,6 +15,7 @@
 #include <troupe/losses.h>
 #include "core/alloc.h"
 #include "received.h"
+#include "replayed.h"
 #include "room.h"
 
 enum { PARAMS, TARGET, VECTORS };
@@ -55,21 +55,13 @@ static trp_status check_batch(const struct dqn_updater *updater, const trp_updat
 /* NULL when every weight is 1. */
 static const float *find_weights(const struct dqn_updater *updater, const trp_update *update)
 {
-    const trp_batch *batch = update->batches;
-    double beta = updater->options.importance_exponent, largest = 0;
+    double beta = updater->options.importance_exponent;
     float *weights = updater->turns[update->step % 2].weights;
     if (beta == 0 || !updater->base.sources[0].writes_priorities)
         return NULL;
-    for (uint32_t row = 0; row < batch->rows; row++) {
-        double share = (double)batch->table_sizes[row] * batch->probabilities[row];
-        double weight = share > 0 ? pow(share, -beta) : 1;
-        weights[row] = (float)weight;
-        largest = fmax(largest, weight);
-    }
-    for (uint32_t row = 0; row < batch->rows; row++)
-        weights[row] /= (float)largest;
+    replayed_weights(update, beta, weights);
     return trp_queue_upload(update->queue, updater->weights, weights,
-                            batch->rows * sizeof *weights);
+                            update->batches->rows * sizeof *weights);
 }
 
 static void update_target(const struct dqn_updater *updater, const trp_update *update)
@@ -280,7 +272,8 @@ trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
     updater->base.device = device;
     updater->room.device = device;
     updater->options = dqn_options(agent);
-    updater->spec = dqn_net_spec(&updater->options, env);
+    struct q_net net = dqn_net(&updater->options);
+    updater->spec = q_net_spec(&net, env);
     updater->outputs = (uint32_t)env->action_count;
     declare_source(updater, env, options->batch_size);
     declare_vectors(updater);

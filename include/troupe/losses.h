@@ -136,7 +136,7 @@ typedef struct {
     float epsilon;     /* of the rescaling; 0: 1e-3 */
     float eta;         /* of the priority; 0: 0.9; negative: 0 */
     float huber_delta; /* 0: 1, INFINITY: half the square */
-} trp_r2d2_options;
+} trp_r2d2_loss_options;
 
 /* What R2D2 learns values in: h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018),
  * and its inverse. */
@@ -146,14 +146,14 @@ TRP_API float trp_value_unscale(float y, float epsilon);
 /* R2D2 (Kapturowski et al. 2019, section 2.3): targets of rows, h(sum of n discounted rewards, and
  * h^-1 of next_target's value for the action that is best by next_online). `online` and `target`
  * are [rows][actions] of all steps. */
-TRP_API void trp_r2d2_targets(const trp_r2d2_options *options, const trp_q_sequences *batch,
+TRP_API void trp_r2d2_targets(const trp_r2d2_loss_options *options, const trp_q_sequences *batch,
                               const float *online, const float *target, float *targets);
 
 /* The mean over sequences of weight * the sum over their steps of the Huber loss of errors =
  * targets - q of the action taken; `value` is the mean over steps. priorities, [sequences]: eta *
  * the largest of the absolute errors + (1 - eta) * their mean (section 2.3). errors and dq are 0
  * where there is no step to learn from. dq may be q. */
-TRP_API trp_loss trp_r2d2_loss(const trp_r2d2_options *options, const trp_q_sequences *batch,
+TRP_API trp_loss trp_r2d2_loss(const trp_r2d2_loss_options *options, const trp_q_sequences *batch,
                                const float *q, const float *targets, float *errors,
                                float *priorities, float *dq);
 

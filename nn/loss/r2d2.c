@@ -6,9 +6,9 @@
 
 #include "trajectories.h"
 
-static trp_r2d2_options resolved(const trp_r2d2_options *options)
+static trp_r2d2_loss_options resolved(const trp_r2d2_loss_options *options)
 {
-    trp_r2d2_options o = options ? *options : (trp_r2d2_options){0};
+    trp_r2d2_loss_options o = options ? *options : (trp_r2d2_loss_options){0};
     o.n_step = o.n_step > 0 ? o.n_step : 5;
     o.epsilon = o.epsilon > 0 ? o.epsilon : 1e-3f;
     o.eta = o.eta > 0 ? o.eta : o.eta < 0 ? 0 : 0.9f;
@@ -26,10 +26,10 @@ float trp_value_unscale(float y, float epsilon)
     return unscale_f32(y, epsilon);
 }
 
-void trp_r2d2_targets(const trp_r2d2_options *options, const trp_q_sequences *batch,
+void trp_r2d2_targets(const trp_r2d2_loss_options *options, const trp_q_sequences *batch,
                       const float *online, const float *target, float *targets)
 {
-    trp_r2d2_options o = resolved(options);
+    trp_r2d2_loss_options o = resolved(options);
     for (uint32_t i = 0; i < batch->trajectories.sequences; i++) {
         size_t at = sequence_at(&batch->trajectories, i), row = at * batch->actions;
         struct column_f32 column = column_at(&batch->trajectories, at);
@@ -46,7 +46,7 @@ struct r2d2_sums {
     uint32_t steps;
 };
 
-static struct r2d2_sums sequence_loss(const trp_r2d2_options *o, const trp_q_sequences *batch,
+static struct r2d2_sums sequence_loss(const trp_r2d2_loss_options *o, const trp_q_sequences *batch,
                                       uint32_t sequence, float scale, const float *q,
                                       const float *targets, float *errors, float *dq)
 {
@@ -74,11 +74,11 @@ static struct r2d2_sums sequence_loss(const trp_r2d2_options *o, const trp_q_seq
     return sums;
 }
 
-trp_loss trp_r2d2_loss(const trp_r2d2_options *options, const trp_q_sequences *batch,
+trp_loss trp_r2d2_loss(const trp_r2d2_loss_options *options, const trp_q_sequences *batch,
                        const float *q, const float *targets, float *errors, float *priorities,
                        float *dq)
 {
-    trp_r2d2_options o = resolved(options);
+    trp_r2d2_loss_options o = resolved(options);
     uint32_t sequences = batch->trajectories.sequences;
     assert(sequences > 0);
     double loss = 0, value = 0, steps = 0;

@@ -229,8 +229,10 @@ static void epsilon_falls_and_differs_between_actors(void **state)
                                    .epsilon_end = rows[i].end,
                                    .epsilon_steps = rows[i].decay,
                                    .epsilon_alpha = rows[i].alpha};
-        assert_float_equal(dqn_epsilon(&options, rows[i].index, rows[i].count, rows[i].steps),
-                           rows[i].epsilon, 1e-7);
+        struct exploration exploration = dqn_exploration(&options);
+        assert_float_equal(
+            exploration_rate(&exploration, rows[i].index, rows[i].count, rows[i].steps),
+            rows[i].epsilon, 1e-7);
     }
 }
 

@@ -145,7 +145,8 @@ static void check_step(struct step step)
     for (size_t i = 0; i < count; i++)
         run.values[1][i] *= 1 + 0.5F * (float)(i % 5); /* another network than the first */
 
-    trp_net_spec spec = dqn_net_spec(&options, &env);
+    struct q_net q = dqn_net(&options);
+    trp_net_spec spec = q_net_spec(&q, &env);
     trp_net *net;
     float dq[SAID], *want = trp_floats_create(count), *grads = trp_floats_create(count);
     assert_int_equal(

@@ -34,7 +34,8 @@ static trp_policy *policy_create(bool greedy)
                                         &(trp_policy_options){.rows = 1, .greedy = greedy},
                                         &policy),
                      TRP_OK);
-    trp_net_spec spec = dqn_net_spec(&noisy, cartpole());
+    struct q_net q = dqn_net(&noisy);
+    trp_net_spec spec = q_net_spec(&q, cartpole());
     float *params = trp_floats_create(trp_net_param_count(&spec));
     trp_rng rng;
     trp_rng_init(&rng, 3, 0);

@@ -94,7 +94,8 @@ static void the_network_is_that_of_what_is_observed(void **state)
         trp_agent agent = trp_dqn(&(trp_dqn_options){.network = rows[i].network});
         assert_int_equal(trp_agent_check(&agent, rows[i].env), TRP_OK);
         trp_dqn_options options = dqn_options(&agent);
-        trp_net_spec spec = dqn_net_spec(&options, find(rows[i].env));
+        struct q_net q = dqn_net(&options);
+        trp_net_spec spec = q_net_spec(&q, find(rows[i].env));
         assert_memory_equal(spec.layers[0].shape, rows[i].shape, sizeof rows[i].shape);
         assert_string_equal(spec.layers[1].name, rows[i].layer);
         bool convolves = spec.layers[1].kind == TRP_CONV2D;
@@ -109,7 +110,8 @@ static void dueling_and_noisy_are_of_every_network(void **state)
         for (uint32_t how = 0; how < 4; how++) {
             trp_dqn_options options = {
                 .network = network, .dueling = how & 1, .noisy = (how & 2) != 0};
-            trp_net_spec spec = dqn_net_spec(&options, find(SMALL));
+            struct q_net q = dqn_net(&options);
+            trp_net_spec spec = q_net_spec(&q, find(SMALL));
             uint32_t dueling = 0, linear = 0, noisy = 0;
             assert_int_equal(trp_net_spec_check(&spec), TRP_OK);
             assert_int_equal(trp_net_output_width(&spec, 0), 2);

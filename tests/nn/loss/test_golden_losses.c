@@ -162,7 +162,7 @@ static void r2d2_is_pytorchs(void **state)
         taken[i] = (i / SEQUENCES + i % SEQUENCES) % ACTIONS;
     trp_q_sequences batch = {
         .trajectories = s.trajectories, .actions = ACTIONS, .taken = taken, .weights = weights};
-    trp_r2d2_options options = {
+    trp_r2d2_loss_options options = {
         .n_step = 2, .burn_in = 1, .epsilon = 0x1p-7f, .eta = 0.75f, .huber_delta = INFINITY};
     trp_r2d2_targets(&options, &batch, online, target, targets);
     assert_golden("r2d2.targets", targets, (STEPS - 1) * SEQUENCES);

@@ -4,7 +4,7 @@
 
 enum { STEPS = 9, SEQUENCES = 4, ACTIONS = 3, ROWS = STEPS * SEQUENCES, BURN_IN = 2 };
 
-static const trp_r2d2_options options = {
+static const trp_r2d2_loss_options options = {
     .n_step = 3, .burn_in = BURN_IN, .epsilon = 0.01f, .eta = 0.7f, .huber_delta = 0.5f};
 
 /* Sequence 0 is one episode; 1 ends and begins again; 2 is cut short and padded; 3 ends while it is

@@ -4,8 +4,16 @@
 
 #include <troupe/env.h>
 
+extern const trp_env_impl acrobot_impl;
 extern const trp_env_impl cartpole_impl;
 extern const trp_env_impl catch_impl;
+extern const trp_env_impl cliff_walking_impl;
+extern const trp_env_impl cliff_walking_slippery_impl;
+extern const trp_env_impl frozen_lake_impl;
+extern const trp_env_impl frozen_lake_8x8_impl;
+extern const trp_env_impl mountain_car_impl;
+extern const trp_env_impl mountain_car_continuous_impl;
+extern const trp_env_impl taxi_impl;
 
 /* By its name alone. NOT_FOUND lists the names there are. */
 TRP_MUST_USE trp_status env_impl_find(const char *name, const trp_env_impl **impl);

@@ -1,7 +1,8 @@
-/* CartPole-v1 with exactly Gymnasium's dynamics (Barto, Sutton and Anderson 1983; Gymnasium's
- * classic_control/cartpole.py): double arithmetic in Gymnasium's order of operations, explicit
- * Euler, libm's sine and cosine, observations rounded to float. From the same state and actions
- * the trajectory is the same bit for bit, which contraction to FMA or reciprocals would break.
+/* CartPole-v1 (Barto, Sutton and Anderson 1983). Ported from Gymnasium's
+ * classic_control/cartpole.py (MIT; see THIRD_PARTY_NOTICES): double arithmetic in its order of
+ * operations, explicit Euler, libm's sine and cosine, observations rounded to float. From the same
+ * state and actions the trajectory is the same bit for bit, which contraction to FMA or
+ * reciprocals would break.
  * Only the start states differ: they come from our generator. */
 #include "builtin.h"
 

@@ -1,6 +1,7 @@
-/* Catch (bsuite's, after Mnih et al. 2014): a ball falls one row a step through a board of 10 rows
- * and 5 columns; the paddle in the bottom row moves left, stays or moves right. Caught is +1,
- * missed -1, on the ninth step, which ends the episode; every other reward is 0. */
+/* Catch (after Mnih et al. 2014): a ball falls one row a step through a board of 10 rows and 5
+ * columns; the paddle in the bottom row moves left, stays or moves right. Caught is +1, missed -1,
+ * on the ninth step, which ends the episode; every other reward is 0. Ported from bsuite's
+ * environments/catch.py (Apache-2.0; see THIRD_PARTY_NOTICES). */
 #include "builtin.h"
 
 #include <string.h>

@@ -98,7 +98,8 @@ static trp_status class_check(struct env_class *class)
         return trp_fail(TRP_INVALID_ARGUMENT, "an observation has %zu bytes, at most %d", bytes,
                         ENV_OBSERVATION_BYTES_MAX);
     class->impl.spec.name = class->name;
-    class->impl.spec.masked = class->impl.mask != NULL;
+    if (!class->impl.spec.masked)
+        class->impl.mask = NULL;
     return TRP_OK;
 }
 
@@ -137,6 +138,7 @@ static trp_status class_create(const char *name, struct env_class **out)
         class = xcalloc(1, sizeof *class);
         class->name = xstrdup(name);
         class->impl = *impl;
+        class->impl.spec.masked = impl->mask != NULL;
         status = class_build(&class, arguments);
         if (status != TRP_OK)
             status = trp_fail(status, "environment '%s': %s", name, trp_last_error());

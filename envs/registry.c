@@ -11,7 +11,18 @@
 #include "limits.h"
 #include "wrapper.h"
 
-static const trp_env_impl *const builtins[] = {&cartpole_impl, &catch_impl};
+static const trp_env_impl *const builtins[] = {
+    &cartpole_impl,
+    &catch_impl,
+    &acrobot_impl,
+    &mountain_car_impl,
+    &mountain_car_continuous_impl,
+    &frozen_lake_impl,
+    &frozen_lake_8x8_impl,
+    &cliff_walking_impl,
+    &cliff_walking_slippery_impl,
+    &taxi_impl,
+};
 
 enum { BUILTIN_COUNT = sizeof builtins / sizeof builtins[0] };
 

@@ -92,8 +92,8 @@ typedef struct {
     const int32_t *action_choices;         /* TRP_ACTION_MULTI_DISCRETE: action_count; else NULL */
     int64_t max_episode_steps;             /* time limit: truncates; 0: none */
     trp_env_info infos[TRP_INFOS_MAX];
-    bool
-        masked; /* some choices are not always allowed: there is trp_env_impl.mask, which sets it */
+    bool masked; /* some choices are not always allowed: set where there is trp_env_impl.mask, which
+                    configure may do without by clearing it */
 } trp_env_spec;
 
 /* ---- using one --------------------------------------------------------------------------- */

@@ -111,7 +111,7 @@ static void wrong_settings_are_one_line_and_status_2(void **state)
         {"--set=agent.discount=x\033[2J",
          "agent.discount is x\\x1b[2J, must be a number in [0, 1]"},
         {"--set=agent.replay_size=10", "dqn: min_replay_size is 64, must be in [1, 10]"},
-        {"--set=actor.env=Nowhere", "no environment 'Nowhere'; there are: CartPole-v1 Catch Coin"},
+        {"--set=actor.env=Nowhere", "no environment 'Nowhere'; there are: CartPole-v1 Catch "},
         {"--config=nowhere.json", "coin: nowhere.json: No such file or directory"},
         {"--config=.", "coin: .: Is a directory"},
         {"--config=other.json",

@@ -1,0 +1,273 @@
+/* Toy texts have the transitions of Gymnasium's tables, with their probabilities. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/env.h>
+#include "tests/golden/toy_text.h"
+
+struct copy {
+    trp_env *env;
+    int32_t observation, last;
+    float reward;
+    bool terminated, truncated;
+    void *rows[1], *lasts[1];
+};
+
+static void copy_create(struct copy *copy, const char *name)
+{
+    *copy = (struct copy){.rows = {&copy->observation}, .lasts = {&copy->last}};
+    assert_int_equal(trp_env_create(&copy->env, name, NULL), TRP_OK);
+}
+
+static trp_status copy_step(struct copy *copy, int32_t action)
+{
+    const trp_env_buffers buffers = {
+        copy->rows, copy->lasts, &copy->reward, &copy->terminated, &copy->truncated, NULL, NULL};
+    return trp_env_step(copy->env, &action, &buffers);
+}
+
+/* A saved state is the observation; Taxi's fickle passenger follows. */
+static trp_status copy_set(struct copy *copy, int32_t number, int32_t fickle, const trp_rng *rng)
+{
+    const int32_t saved[2] = {number, fickle};
+    static const trp_rng none;
+    const trp_env_progress progress = {.rng = *(rng ? rng : &none)};
+    return trp_env_set_state(copy->env, 0, rng ? &progress : NULL, saved, copy->rows);
+}
+
+struct golden {
+    const char *name;
+    const int32_t *outcomes; /* of the states, of the actions of each */
+    const double *probabilities;
+    size_t outcomes_count, probability_count, actions;
+    size_t refused; /* states that no episode goes on in */
+};
+
+/* Which outcome Gymnasium's categorical_sample() would take for the generator's next number. */
+static size_t drawn_outcome(const struct golden *golden, const int32_t *outcomes, trp_rng rng)
+{
+    double number = trp_rng_double(&rng), sum = 0;
+    for (size_t i = 0; i < golden->probability_count; i++) {
+        sum += golden->probabilities[i];
+        if (sum > number)
+            return outcomes[i] == 0 ? 0 : i;
+    }
+    return 0;
+}
+
+static void assert_transition(struct copy *copy, const struct golden *golden, int32_t state,
+                              int32_t action, const int32_t *outcomes, trp_rng *rng)
+{
+    trp_rng_u64(rng);
+    int32_t expected = outcomes[drawn_outcome(golden, outcomes, *rng)];
+    assert_int_equal(copy_set(copy, state, 0, rng), TRP_OK);
+    assert_int_equal(copy->observation, state);
+    assert_int_equal(copy_step(copy, action), TRP_OK);
+    assert_int_equal(copy->terminated, expected >> 20);
+    assert_false(copy->truncated);
+    assert_int_equal(copy->terminated ? copy->last : copy->observation, expected >> 8 & 0xfff);
+    assert_true(copy->reward == (float)((expected & 0xff) - 128));
+}
+
+/* Every action in every state, often enough that every outcome comes. */
+static void assert_transitions(const struct golden *golden)
+{
+    enum { DRAWS = 16 };
+    struct copy copy;
+    trp_rng rng;
+    size_t row = golden->probability_count, refused = 0;
+    trp_rng_init(&rng, 5, 0);
+    copy_create(&copy, golden->name);
+    assert_int_equal(trp_env_get_spec(copy.env)->action_count, golden->actions);
+    size_t states = golden->outcomes_count / row / golden->actions;
+    for (size_t i = 0; i < states; i++) {
+        /* Of the rainy taxi there is one state with and one without a passenger in each cell. */
+        int32_t state = states == 50 ? (int32_t)(i / 2 * 20 + (i % 2 ? 17 : 2)) : (int32_t)i;
+        if (copy_set(&copy, state, 0, NULL) != TRP_OK) {
+            refused++;
+            continue;
+        }
+        for (size_t action = 0; action < golden->actions; action++)
+            for (size_t draw = 0; draw < (row > 1 ? DRAWS : 1); draw++)
+                assert_transition(&copy, golden, state, (int32_t)action,
+                                  golden->outcomes + (i * golden->actions + action) * row, &rng);
+    }
+    assert_int_equal(refused, golden->refused);
+    assert_int_not_equal(copy_set(&copy, (int32_t)(states == 50 ? 500 : states), 0, NULL), TRP_OK);
+    assert_int_not_equal(copy_set(&copy, -1, 0, NULL), TRP_OK);
+    trp_env_destroy(copy.env);
+}
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define GOLDEN(table)                                                                              \
+    golden_##table, golden_##table##_probabilities, COUNT(golden_##table),                         \
+        COUNT(golden_##table##_probabilities)
+
+static void frozen_lakes_have_gymnasiums_transitions(void **state)
+{
+    (void)state;
+    assert_transitions(
+        &(struct golden){"FrozenLake-v1?is_slippery=false", GOLDEN(frozen_lake), 4, 5});
+    assert_transitions(&(struct golden){"FrozenLake-v1", GOLDEN(frozen_lake_slippery), 4, 5});
+    assert_transitions(&(struct golden){"FrozenLake8x8-v1", GOLDEN(frozen_lake_8x8), 4, 11});
+    assert_transitions(&(struct golden){"FrozenLake-v1?map_name=8x8&success_rate=0.8",
+                                        GOLDEN(frozen_lake_8x8_steady), 4, 11});
+}
+
+static void cliffs_have_gymnasiums_transitions(void **state)
+{
+    (void)state;
+    assert_transitions(&(struct golden){"CliffWalking-v1", GOLDEN(cliff_walking), 4, 11});
+    assert_transitions(
+        &(struct golden){"CliffWalkingSlippery-v1", GOLDEN(cliff_walking_slippery), 4, 11});
+}
+
+static void taxis_have_gymnasiums_transitions(void **state)
+{
+    (void)state;
+    assert_transitions(&(struct golden){"Taxi-v4", GOLDEN(taxi), 6, 0});
+    assert_transitions(&(struct golden){"Taxi-v4?is_rainy=true", GOLDEN(taxi_rainy), 6, 0});
+}
+
+/* ---- Taxi --------------------------------------------------------------------------------- */
+
+static void a_taxi_allows_what_gymnasium_says_where_it_was_asked_to(void **state)
+{
+    (void)state;
+    struct copy copy;
+    copy_create(&copy, "Taxi-v4?action_mask=true");
+    assert_true(trp_env_get_spec(copy.env)->masked);
+    for (int32_t i = 0; i < (int32_t)COUNT(golden_taxi_masks); i++) {
+        bool allowed[6];
+        assert_int_equal(copy_set(&copy, i, 0, NULL), TRP_OK);
+        assert_int_equal(trp_env_masks(copy.env, allowed), TRP_OK);
+        for (int action = 0; action < 6; action++)
+            assert_int_equal(allowed[action], golden_taxi_masks[i] >> action & 1);
+    }
+    assert_int_equal(copy_set(&copy, 2, 0, NULL), TRP_OK); /* at the passenger's place */
+    assert_int_equal(copy_step(&copy, 1), TRP_INVALID_ARGUMENT);
+    trp_env_destroy(copy.env);
+    copy_create(&copy, "Taxi-v4");
+    assert_false(trp_env_get_spec(copy.env)->masked);
+    trp_env_destroy(copy.env);
+    copy_create(&copy, "Taxi-v4?frame_stack=2");
+    assert_false(trp_env_get_spec(copy.env)->masked);
+    trp_env_destroy(copy.env);
+}
+
+static void a_fickle_passenger_changes_its_destination_once_on_the_first_move(void **state)
+{
+    (void)state;
+    struct copy copy;
+    int changed[4] = {0};
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 0);
+    copy_create(&copy, "Taxi-v4?fickle_passenger=true");
+    for (int i = 0; i < 300; i++) {
+        trp_rng_u64(&rng);
+        assert_int_equal(copy_set(&copy, 2, 1, &rng), TRP_OK); /* to 2, taken at 0 */
+        assert_int_equal(copy_step(&copy, 4), TRP_OK);
+        assert_int_equal(copy.observation, 4 * 4 + 2);
+        assert_int_equal(copy_step(&copy, 1), TRP_OK); /* a wall: nothing moves */
+        assert_int_equal(copy.observation, 4 * 4 + 2);
+        assert_int_equal(copy_step(&copy, 0), TRP_OK);
+        int32_t destination = copy.observation % 4;
+        changed[destination]++;
+        assert_int_equal(copy_step(&copy, 0), TRP_OK);
+        assert_int_equal(copy.observation % 4, destination);
+    }
+    assert_int_equal(changed[2], 0);
+    for (int i = 0; i < 4; i++)
+        assert_true(i == 2 || changed[i] > 60);
+    trp_env_destroy(copy.env);
+}
+
+static void fickle_passengers_are_as_frequent_as_was_asked(void **state)
+{
+    (void)state;
+    struct copy copy;
+    int fickle = 0;
+    copy_create(&copy, "Taxi-v4?fickle_passenger=true&fickle_probability=0.25");
+    for (int i = 0; i < 2000; i++) {
+        int32_t saved[2];
+        assert_int_equal(trp_env_reset(copy.env, copy.rows), TRP_OK);
+        assert_int_equal(trp_env_get_state(copy.env, 0, NULL, saved), TRP_OK);
+        fickle += saved[1];
+    }
+    assert_true(fickle > 400 && fickle < 600);
+    trp_env_destroy(copy.env);
+}
+
+/* ---- starts and limits -------------------------------------------------------------------- */
+
+static void a_taxi_starts_anywhere_with_another_destination(void **state)
+{
+    (void)state;
+    enum { EPISODES = 30000 };
+    static int seen[500];
+    struct copy copy;
+    int kinds = 0;
+    copy_create(&copy, "Taxi-v4");
+    for (int i = 0; i < EPISODES; i++) {
+        assert_int_equal(trp_env_reset(copy.env, copy.rows), TRP_OK);
+        assert_true(copy.observation >= 0 && copy.observation < 500);
+        assert_true(copy.observation / 4 % 5 < 4);
+        assert_true(copy.observation / 4 % 5 != copy.observation % 4);
+        kinds += seen[copy.observation]++ == 0;
+    }
+    assert_int_equal(kinds, 300); /* each of them 100 times on average */
+    for (int i = 0; i < 500; i++)
+        assert_true(seen[i] == 0 || (seen[i] > 50 && seen[i] < 150));
+    trp_env_destroy(copy.env);
+}
+
+/* Steps of an episode that nothing ends but its limit; 0: none within 500. */
+static int steps_to_limit(const char *name, int32_t start, int32_t action)
+{
+    struct copy copy;
+    copy_create(&copy, name);
+    assert_int_equal(trp_env_reset(copy.env, copy.rows), TRP_OK);
+    assert_int_equal(copy.observation, start);
+    int steps = 0;
+    do {
+        assert_int_equal(copy_step(&copy, action), TRP_OK);
+        assert_false(copy.terminated);
+    } while (++steps < 500 && !copy.truncated);
+    bool truncated = copy.truncated;
+    trp_env_destroy(copy.env);
+    return truncated ? steps : 0;
+}
+
+static void step_limits_are_truncations(void **state)
+{
+    (void)state;
+    assert_int_equal(steps_to_limit("FrozenLake-v1?is_slippery=false", 0, 0), 100);
+    assert_int_equal(steps_to_limit("FrozenLake-v1?is_slippery=false&map_name=8x8", 0, 0), 100);
+    assert_int_equal(steps_to_limit("FrozenLake8x8-v1?is_slippery=false", 0, 0), 200);
+    assert_int_equal(steps_to_limit("CliffWalking-v1", 36, 1), 0);
+    assert_int_equal(trp_env_create(&(trp_env *){NULL}, "Taxi-v4?is_rainy=2", NULL),
+                     TRP_INVALID_ARGUMENT);
+    const trp_env_spec *spec;
+    assert_int_equal(trp_env_find("Taxi-v4", &spec), TRP_OK);
+    assert_int_equal(spec->max_episode_steps, 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frozen_lakes_have_gymnasiums_transitions),
+        cmocka_unit_test(cliffs_have_gymnasiums_transitions),
+        cmocka_unit_test(taxis_have_gymnasiums_transitions),
+        cmocka_unit_test(a_taxi_allows_what_gymnasium_says_where_it_was_asked_to),
+        cmocka_unit_test(a_fickle_passenger_changes_its_destination_once_on_the_first_move),
+        cmocka_unit_test(fickle_passengers_are_as_frequent_as_was_asked),
+        cmocka_unit_test(a_taxi_starts_anywhere_with_another_destination),
+        cmocka_unit_test(step_limits_are_truncations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -18,17 +18,22 @@ const char *torch_peer_dir(int argc, char **argv)
     return NULL;
 }
 
-double torch_peer_us(const char *dir, const char *words)
+double peer_script(const char *dir, const char *folder, const char *words)
 {
     if (!dir)
         return 0;
-    double us = 0;
-    char *command = xasprintf("'%s/torch/bin/python' bench/peers/%s", dir, words);
+    double number = 0;
+    char *command = xasprintf("'%s/%s/bin/python' bench/peers/%s", dir, folder, words);
     FILE *pipe = popen(command, "r");
-    if (!pipe || fscanf(pipe, "%lf", &us) != 1)
+    if (!pipe || fscanf(pipe, "%lf", &number) != 1)
         fprintf(stderr, "bench: %s printed nothing\n", command);
     if (pipe)
         pclose(pipe);
     free(command);
-    return us;
+    return number;
+}
+
+double torch_peer_us(const char *dir, const char *words)
+{
+    return peer_script(dir, "torch", words);
 }

@@ -3,20 +3,22 @@
 #include <string.h>
 
 #include <troupe/dqn.h>
+#include <troupe/ppo.h>
 #include <troupe/program.h>
 
 #include "cli.h"
 #include "core/option_table.h"
 #include "core/words.h"
 
-enum { OPTION_TABLES = 5 };
+enum { AGENTS = 2, OPTION_TABLES = AGENTS + 4 };
 
 static void find_tables(const trp_option_table *tables[OPTION_TABLES])
 {
     static const char *const kinds[] = {"replay", "learner", "actor", "evaluator"};
     tables[0] = trp_dqn_option_table();
-    for (size_t i = 1; i < OPTION_TABLES; i++)
-        tables[i] = trp_node_option_table(kinds[i - 1]);
+    tables[1] = trp_ppo_option_table();
+    for (size_t i = AGENTS; i < OPTION_TABLES; i++)
+        tables[i] = trp_node_option_table(kinds[i - AGENTS]);
 }
 
 static void print_table(FILE *out, const trp_option_table *table, bool of_agent)
@@ -31,7 +33,7 @@ void options_listing(FILE *out)
     const trp_option_table *tables[OPTION_TABLES];
     find_tables(tables);
     for (size_t i = 0; i < OPTION_TABLES; i++)
-        print_table(out, tables[i], i == 0);
+        print_table(out, tables[i], i < AGENTS);
 }
 
 int options_command(const struct cli_call *call)
@@ -51,7 +53,7 @@ int options_command(const struct cli_call *call)
         if (i == OPTION_TABLES)
             return cli_wrong(call->name, "no agent or kind of node is called '%s'%s",
                              call->words[k], word_guess(call->words[k], names, guess));
-        print_table(stdout, tables[i], i == 0);
+        print_table(stdout, tables[i], i < AGENTS);
     }
     return EXIT_DONE;
 }

@@ -39,7 +39,9 @@ run 'the target of 0.9 is reached' own_env.c
 for shape in ppo impala r2d2 sac; do
     run 'done: learner/0: 100 learner steps done' shapes_$shape.c
 done
+run 'the target of 475 is reached' ppo_cartpole.c
 args=(fused) # the learner steps the environments: no replay, no actors
+run 'the target of 475 is reached' ppo_cartpole.c
 run 'done: learner/0: 100 learner steps done' shapes_ppo.c
 grep -q 'time: .* [1-9][0-9]* actor steps' shapes_ppo.log
 args=()

@@ -25,6 +25,7 @@
 #include <troupe/params.h>
 #include <troupe/policy.h>
 #include <troupe/policy_losses.h>
+#include <troupe/ppo.h>
 #include <troupe/program.h>
 #include <troupe/publisher.h>
 #include <troupe/replay.h>

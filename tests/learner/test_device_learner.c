@@ -165,7 +165,7 @@ struct run {
 
 struct wanted {
     const char *env;
-    trp_dqn_options options;
+    trp_agent agent;
     trp_device *device; /* NULL: the host's */
     uint64_t steps, first, nan_at, fails_at;
     uint32_t publish_every;
@@ -175,7 +175,6 @@ struct wanted {
 
 static void run_begin(struct run *run, const struct wanted *wanted)
 {
-    trp_agent agent = trp_dqn(&wanted->options);
     const trp_env_spec *env;
     *run = (struct run){.source = {.base = {&drawn_impl},
                                    .first = wanted->first,
@@ -193,10 +192,10 @@ static void run_begin(struct run *run, const struct wanted *wanted)
                                      .checkpoint_dir = run->dir,
                                      .resume = wanted->resume,
                                      .max_steps = wanted->steps};
-    OR_FAIL(trp_agent_check(&agent, wanted->env));
+    OR_FAIL(trp_agent_check(&wanted->agent, wanted->env));
     OR_FAIL(trp_env_find(wanted->env, &env));
-    OR_FAIL(agent.impl->updater(
-        &agent, env, &(trp_updater_options){.batch_size = BATCH, .device = wanted->device},
+    OR_FAIL(wanted->agent.impl->updater(
+        &wanted->agent, env, &(trp_updater_options){.batch_size = BATCH, .device = wanted->device},
         &loop.updater));
     OR_FAIL(trp_learner_create(&run->learner, &loop));
     run->status = trp_learner_run(run->learner);
@@ -297,37 +296,62 @@ static const struct {
     {"Dots?frame_stack=2", {.network = TRP_TORSO_IMPALA, .target_period = 3}},
 };
 
+/* Runs it on the host and on a late device; both end with the same bits, having reported the same
+ * numbers. */
+static void assert_same_bits(struct wanted wanted, uint64_t lateness, const char *const names[3])
+{
+    struct late_device *late = late_create(lateness);
+    struct run host, device;
+    run_begin(&host, &wanted);
+    assert_int_equal(host.status, TRP_OK);
+    wanted.device = &late->base;
+    run_begin(&device, &wanted);
+    if (device.status != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    assert_same_state(host.dir, device.dir);
+    assert_int_equal(host.source.priority_count, device.source.priority_count);
+    if (host.source.spec && host.source.spec->writes_priorities)
+        assert_int_equal(host.source.priority_count, BATCH * wanted.steps);
+    assert_memory_equal(host.source.priorities, device.source.priorities,
+                        host.source.priority_count * sizeof(double));
+    assert_same_published(&host, &device);
+    for (size_t k = 0; k < 3; k++)
+        assert_true(reported(host.learner, names[k]) == reported(device.learner, names[k]));
+    remove_dir(host.dir);
+    remove_dir(device.dir);
+    run_end(&host);
+    run_end(&device);
+    late_destroy(late);
+}
+
 static void dqn_on_a_late_device_makes_the_bits_of_the_host(void **state)
 {
+    static const char *const names[] = {"loss", "mean_q", "grad_norm"};
     (void)state;
-    for (size_t i = 0; i < sizeof agents / sizeof *agents; i++) {
-        struct late_device *late = late_create(i);
-        struct wanted wanted = {.env = agents[i].env,
-                                .options = agents[i].options,
-                                .steps = strchr(agents[i].env, '?') ? 4 : STEPS,
-                                .publish_every = 7};
-        struct run host, device;
-        run_begin(&host, &wanted);
-        assert_int_equal(host.status, TRP_OK);
-        wanted.device = &late->base;
-        run_begin(&device, &wanted);
-        if (device.status != TRP_OK)
-            fail_msg("%s", trp_last_error());
-        assert_same_state(host.dir, device.dir);
-        assert_int_equal(host.source.priority_count, device.source.priority_count);
-        assert_int_equal(host.source.priority_count, BATCH * wanted.steps);
-        assert_int_equal(device.source.priority_count, BATCH * wanted.steps);
-        assert_memory_equal(host.source.priorities, device.source.priorities,
-                            host.source.priority_count * sizeof(double));
-        assert_same_published(&host, &device);
-        static const char *const names[] = {"loss", "mean_q", "grad_norm"};
-        for (size_t k = 0; k < 3; k++)
-            assert_true(reported(host.learner, names[k]) == reported(device.learner, names[k]));
-        remove_dir(host.dir);
-        remove_dir(device.dir);
-        run_end(&host);
-        run_end(&device);
-        late_destroy(late);
+    for (size_t i = 0; i < sizeof agents / sizeof *agents; i++)
+        assert_same_bits((struct wanted){.env = agents[i].env,
+                                         .agent = trp_dqn(&agents[i].options),
+                                         .steps = strchr(agents[i].env, '?') ? 4 : STEPS,
+                                         .publish_every = 7},
+                         i, names);
+}
+
+static void ppo_on_a_late_device_makes_the_bits_of_the_host(void **state)
+{
+    static const char *const names[] = {"policy_loss", "divergence", "grad_norm"};
+    static const trp_ppo_options rows[] = {
+        {.hidden = {16}, .unroll = 5},
+        {.hidden = {16}, .unroll = 5, .shared = true, .target_kl = 0.01F, .max_gradient_norm = -1},
+        {.network = TRP_TORSO_IMPALA, .unroll = 2, .epochs = 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool image = rows[i].network == TRP_TORSO_IMPALA;
+        assert_same_bits((struct wanted){.env = image ? "Dots?frame_stack=2" : "CartPole-v1",
+                                         .agent = trp_ppo(&rows[i]),
+                                         .steps = image ? 2 : STEPS / 2,
+                                         .publish_every = 7},
+                         i, names);
     }
 }
 
@@ -337,7 +361,7 @@ static void a_step_is_waited_for_when_the_next_one_was_put(void **state)
     struct late_device *late = late_create(1);
     struct run run;
     run_begin(&run, &(struct wanted){.env = "CartPole-v1",
-                                     .options = {.hidden = {16}},
+                                     .agent = trp_dqn(&(trp_dqn_options){.hidden = {16}}),
                                      .device = &late->base,
                                      .steps = STEPS,
                                      .publish_every = STEPS});
@@ -358,7 +382,8 @@ static void checkpoints_go_from_one_device_to_another(void **state)
     char *dirs[3];
     for (size_t i = 0; i < 3; i++) {
         struct wanted wanted = {.env = "CartPole-v1",
-                                .options = {.hidden = {16}, .target_rate = 0.1F, .noisy = true},
+                                .agent = trp_dqn(&(trp_dqn_options){
+                                    .hidden = {16}, .target_rate = 0.1F, .noisy = true}),
                                 .steps = STEPS / 2,
                                 .device = devices[i][0]};
         struct run run;
@@ -391,7 +416,7 @@ static void a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_l
     struct late_device *late = late_create(3);
     struct run run, before;
     struct wanted wanted = {.env = "CartPole-v1",
-                            .options = {.hidden = {16}},
+                            .agent = trp_dqn(&(trp_dqn_options){.hidden = {16}}),
                             .device = &late->base,
                             .steps = STEPS,
                             .nan_at = 21,
@@ -422,7 +447,8 @@ static void a_run_that_fails_waits_for_its_device_before_anything_goes(void **st
         struct late_device *late = late_create(seed);
         struct run run;
         run_begin(&run, &(struct wanted){.env = "CartPole-v1",
-                                         .options = {.hidden = {16}, .priority_exponent = 0.6F},
+                                         .agent = trp_dqn(&(trp_dqn_options){
+                                             .hidden = {16}, .priority_exponent = 0.6F}),
                                          .device = &late->base,
                                          .steps = STEPS,
                                          .fails_at = 9,
@@ -444,7 +470,8 @@ static void a_device_that_is_lost_ends_the_run_with_its_words(void **state)
         late->lost_at = at;
         struct run run;
         run_begin(&run, &(struct wanted){.env = "CartPole-v1",
-                                         .options = {.hidden = {16}, .priority_exponent = 0.6F},
+                                         .agent = trp_dqn(&(trp_dqn_options){
+                                             .hidden = {16}, .priority_exponent = 0.6F}),
                                          .device = &late->base,
                                          .steps = 1000,
                                          .publish_every = 3});
@@ -508,6 +535,7 @@ int main(void)
     OR_FAIL(trp_env_register(&dots_impl));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dqn_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(ppo_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(a_step_is_waited_for_when_the_next_one_was_put),
         cmocka_unit_test(checkpoints_go_from_one_device_to_another),
         cmocka_unit_test(

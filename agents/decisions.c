@@ -1,0 +1,108 @@
+#include "decisions.h"
+
+trp_status action_space_check(const char *who, const trp_env_spec *env)
+{
+    if (env->action_kind == TRP_ACTION_MULTI_BINARY)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s: %s has bits for actions, needs choices or numbers", who, env->name);
+    return TRP_OK;
+}
+
+struct action_space action_space(const trp_env_spec *env)
+{
+    struct action_space space = {.continuous = env->action_kind == TRP_ACTION_BOX,
+                                 .masked = env->masked,
+                                 .size = (uint32_t)env->action_count,
+                                 .parts = 1,
+                                 .sizes = &env->action_count,
+                                 .low = env->action_low,
+                                 .high = env->action_high};
+    if (env->action_kind == TRP_ACTION_DISCRETE)
+        return space;
+    space.parts = (uint32_t)env->action_count;
+    space.sizes = env->action_choices;
+    if (space.continuous)
+        return space;
+    space.size = 0;
+    for (uint32_t i = 0; i < space.parts; i++)
+        space.size += (uint32_t)space.sizes[i];
+    return space;
+}
+
+static trp_categorical categorical_of(const struct decisions *decisions)
+{
+    return (trp_categorical){.rows = decisions->rows,
+                             .choices = decisions->space.size,
+                             .parts = decisions->space.parts,
+                             .sizes = decisions->space.sizes,
+                             .logits = decisions->says,
+                             .mask = decisions->mask};
+}
+
+static trp_gaussian gaussian_of(const struct decisions *decisions)
+{
+    return (trp_gaussian){.rows = decisions->rows,
+                          .size = decisions->space.size,
+                          .mean = decisions->says,
+                          .log_std = decisions->log_std};
+}
+
+void decisions_judge(const struct decisions *decisions, float *log_probs, float *entropies)
+{
+    if (decisions->space.continuous) {
+        trp_gaussian gaussian = gaussian_of(decisions);
+        trp_gaussian_log_prob(&gaussian, decisions->actions, log_probs);
+        trp_gaussian_entropy(&gaussian, NULL, entropies);
+    } else {
+        trp_categorical categorical = categorical_of(decisions);
+        trp_categorical_log_prob(&categorical, decisions->actions, log_probs);
+        trp_categorical_entropy(&categorical, entropies);
+    }
+}
+
+void decisions_backward(const struct decisions *decisions, const float *dlog_probs,
+                        const float *dentropies)
+{
+    if (decisions->space.continuous) {
+        trp_gaussian gaussian = gaussian_of(decisions);
+        trp_gaussian_backward(&gaussian, &(trp_gaussian_grads){.actions = decisions->actions,
+                                                               .log_probs = dlog_probs,
+                                                               .entropies = dentropies,
+                                                               .mean = decisions->says,
+                                                               .log_std = decisions->log_std});
+    } else {
+        trp_categorical categorical = categorical_of(decisions);
+        trp_categorical_backward(&categorical,
+                                 &(trp_categorical_grads){.actions = decisions->actions,
+                                                          .log_probs = dlog_probs,
+                                                          .entropies = dentropies,
+                                                          .logits = decisions->says});
+    }
+}
+
+static void draw_numbers(const struct decisions *decisions, trp_rng *rng, bool greedy,
+                         float *actions, float *log_probs)
+{
+    trp_gaussian gaussian = gaussian_of(decisions);
+    if (greedy) {
+        trp_gaussian_mode(&gaussian, actions);
+        trp_gaussian_log_prob(&gaussian, actions, log_probs);
+    } else {
+        trp_gaussian_sample(&gaussian, rng, actions, actions, log_probs);
+    }
+}
+
+void decisions_draw(const struct decisions *decisions, trp_rng *rng, bool greedy, void *actions,
+                    float *log_probs)
+{
+    if (decisions->space.continuous) {
+        draw_numbers(decisions, rng, greedy, actions, log_probs);
+        return;
+    }
+    trp_categorical categorical = categorical_of(decisions);
+    if (greedy)
+        trp_categorical_mode(&categorical, actions);
+    else
+        trp_categorical_sample(&categorical, rng, actions);
+    trp_categorical_log_prob(&categorical, actions, log_probs);
+}

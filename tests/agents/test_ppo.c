@@ -1,0 +1,528 @@
+/* PPO's update by the formulas of its papers, worked out here in double: its forward pass, its
+ * gradient by differences of its loss, its optimizer. */
+#include <math.h>
+
+#include <troupe/log.h>
+#include <troupe/ppo.h>
+#include "study.h"
+
+enum { BATCH = 3, UNROLL = 7, ROWS = UNROLL + 1, ALL = BATCH * ROWS, INPUTS = 4, HIDDEN = 5 };
+
+/* ---- environments that are never stepped ----------------------------------------------------- */
+
+static const int32_t part_sizes[] = {2, 3};
+static const float low[] = {-1, -1}, high[] = {1, 1};
+
+static trp_env_spec env_of(trp_action_kind kind, bool masked)
+{
+    trp_env_spec env = {.name = "Paper",
+                        .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {INPUTS}}},
+                        .action_kind = kind,
+                        .action_count = kind == TRP_ACTION_DISCRETE ? 3 : 2,
+                        .masked = masked};
+    if (kind == TRP_ACTION_MULTI_DISCRETE)
+        env.action_choices = part_sizes;
+    if (kind == TRP_ACTION_BOX)
+        env.action_low = low, env.action_high = high;
+    return env;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* Of each item the rows' kinds: s a step, b one that begins an episode, t one whose episode
+ * terminates, f a final observation. A truncated episode has 1 for a discount. */
+static const char *const kinds[BATCH] = {"ssssssss", "sstfbsss", "bssfbsst"};
+
+static void fill_choices(struct items *items, const trp_env_spec *env, trp_rng *rng)
+{
+    int32_t *actions = items_column(items, "action");
+    uint8_t *masks = items_column(items, "mask");
+    for (size_t row = 0; row < ALL; row++) {
+        bool multi = env->action_kind == TRP_ACTION_MULTI_DISCRETE;
+        size_t parts = multi ? 2 : 1;
+        for (size_t i = 0; i < parts; i++)
+            actions[row * parts + i] =
+                (int32_t)trp_rng_below(rng, multi ? (uint64_t)part_sizes[i] : 3);
+        for (size_t i = 0; masks && i < 3; i++)
+            masks[row * 3 + i] = (int32_t)i == actions[row] || trp_rng_below(rng, 2);
+    }
+}
+
+static void items_fill(struct items *items, const trp_env_spec *env, uint64_t seed)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, seed, 0);
+    float *x = items_column(items, "observation"), *rewards = items_column(items, "reward");
+    float *discounts = items_column(items, "discount"),
+          *log_probs = items_column(items, "log_prob");
+    float *samples = items_column(items, "sample");
+    bool *valid = items_column(items, "valid"), *first = items_column(items, "first");
+    for (size_t row = 0; row < ALL; row++) {
+        char kind = kinds[row / ROWS][row % ROWS];
+        for (size_t i = 0; i < INPUTS; i++)
+            x[row * INPUTS + i] = (float)trp_rng_normal(&rng);
+        rewards[row] = kind == 'f' ? 0 : (float)trp_rng_normal(&rng);
+        discounts[row] = kind == 't' || kind == 'f' ? 0 : 1;
+        valid[row] = kind != 'f';
+        first[row] = kind == 'b';
+        log_probs[row] = -1 - 0.5F * (float)trp_rng_double(&rng);
+        for (size_t i = 0; samples && i < 2; i++)
+            samples[row * 2 + i] = (float)trp_rng_normal(&rng);
+    }
+    if (!samples)
+        fill_choices(items, env, &rng);
+}
+
+/* ---- the paper, in double -------------------------------------------------------------------- */
+
+struct paper {
+    const trp_env_spec *env;
+    trp_ppo_options options;
+    const struct items *items;
+    const struct study *study;
+    double *params, *m, *v;
+    uint64_t phases;
+    double advantages[ALL], returns[ALL], values[ALL];
+    double policy_loss, value_loss, entropy, divergence, clipped; /* of the last loss */
+};
+
+static const trp_net_tensor *tensor_named(const struct paper *paper, const char *name)
+{
+    const trp_vector_spec *vector = &paper->study->updater->vectors[0];
+    for (size_t i = 0; i < vector->tensor_count; i++)
+        if (strcmp(vector->tensors[i].name, name) == 0)
+            return &vector->tensors[i];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+/* Element `n` in PyTorch's order. */
+static double element(const struct paper *paper, const trp_net_tensor *tensor, size_t n)
+{
+    size_t at = tensor->offset;
+    for (uint32_t i = tensor->axis_count; i-- > 0; n /= tensor->axes[i].count)
+        at += n % tensor->axes[i].count * tensor->axes[i].stride;
+    return paper->params[at];
+}
+
+static void linear(const struct paper *paper, const char *name, const double *x, size_t inputs,
+                   double *y, size_t outputs)
+{
+    char weight[64], bias[64];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    const trp_net_tensor *w = tensor_named(paper, weight), *b = tensor_named(paper, bias);
+    for (size_t o = 0; o < outputs; o++) {
+        y[o] = element(paper, b, o);
+        for (size_t i = 0; i < inputs; i++)
+            y[o] += element(paper, w, o * inputs + i) * x[i];
+    }
+}
+
+static size_t says_of(const trp_env_spec *env)
+{
+    return env->action_kind == TRP_ACTION_MULTI_DISCRETE ? 5 : (size_t)env->action_count;
+}
+
+/* What the network says of a row. */
+static double forward(const struct paper *paper, size_t row, double *says)
+{
+    const float *observed = items_column(paper->items, "observation");
+    double x[INPUTS], h[HIDDEN], g[HIDDEN], value;
+    for (size_t i = 0; i < INPUTS; i++)
+        x[i] = (double)observed[row * INPUTS + i];
+    linear(paper, "body.0", x, INPUTS, h, HIDDEN);
+    linear(paper, paper->options.shared ? "body.0" : "value.0", x, INPUTS, g, HIDDEN);
+    for (size_t i = 0; i < HIDDEN; i++)
+        h[i] = tanh(h[i]), g[i] = tanh(g[i]);
+    linear(paper, paper->env->action_kind == TRP_ACTION_BOX ? "mean" : "policy", h, HIDDEN, says,
+           says_of(paper->env));
+    linear(paper, "value", g, HIDDEN, &value, 1);
+    return value;
+}
+
+/* Adds the log-probability and the entropy of one choice of `count`. */
+static void judge_choice(const double *logits, const uint8_t *mask, size_t count, size_t taken,
+                         double *log_prob, double *entropy)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += mask && !mask[i] ? 0 : exp(logits[i]);
+    *log_prob += logits[taken] - log(sum);
+    for (size_t i = 0; i < count; i++)
+        if (!mask || mask[i])
+            *entropy -= exp(logits[i]) / sum * (logits[i] - log(sum));
+}
+
+static void judge(const struct paper *paper, size_t row, const double *says, double *log_prob,
+                  double *entropy)
+{
+    const int32_t *actions = items_column(paper->items, "action");
+    const uint8_t *masks = items_column(paper->items, "mask");
+    *log_prob = *entropy = 0;
+    if (paper->env->action_kind == TRP_ACTION_DISCRETE)
+        judge_choice(says, masks ? masks + row * 3 : NULL, 3, (size_t)actions[row], log_prob,
+                     entropy);
+    if (paper->env->action_kind == TRP_ACTION_MULTI_DISCRETE) {
+        judge_choice(says, NULL, 2, (size_t)actions[row * 2], log_prob, entropy);
+        judge_choice(says + 2, NULL, 3, (size_t)actions[row * 2 + 1], log_prob, entropy);
+    }
+    if (paper->env->action_kind != TRP_ACTION_BOX)
+        return;
+    const float *samples = items_column(paper->items, "sample");
+    for (size_t i = 0; i < 2; i++) {
+        double log_std = element(paper, tensor_named(paper, "log_std"), i);
+        double z = ((double)samples[row * 2 + i] - says[i]) / exp(log_std);
+        *log_prob -= z * z / 2 + log_std + log(2 * acos(-1)) / 2;
+        *entropy += 0.5 + log(2 * acos(-1)) / 2 + log_std;
+    }
+}
+
+/* Equation 11 of the paper with truncation: the sum goes on while steps follow in the item. */
+static void find_advantages(struct paper *paper)
+{
+    const float *rewards = items_column(paper->items, "reward");
+    double says[8], gamma = (double)paper->options.discount;
+    double lambda = (double)paper->options.gae_lambda;
+    for (size_t row = 0; row < ALL; row++)
+        paper->values[row] = forward(paper, row, says);
+    for (size_t item = 0; item < BATCH; item++)
+        for (size_t t = 0; t < UNROLL; t++) {
+            double weight = 1;
+            paper->advantages[item * ROWS + t] = 0;
+            for (size_t k = t; k < UNROLL && kinds[item][k] != 'f'; k++) {
+                size_t row = item * ROWS + k;
+                bool ends = kinds[item][k] == 't';
+                double next = ends ? 0 : paper->values[row + 1];
+                paper->advantages[item * ROWS + t] +=
+                    weight * ((double)rewards[row] + gamma * next - paper->values[row]);
+                weight *= ends ? 0 : gamma * lambda;
+            }
+            paper->returns[item * ROWS + t] =
+                paper->advantages[item * ROWS + t] + paper->values[item * ROWS + t];
+        }
+}
+
+static double clamp(double x, double lo, double hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+static double loss(struct paper *paper, const size_t *rows, size_t count, double left)
+{
+    const float *old_log_probs = items_column(paper->items, "log_prob");
+    double mean = 0, square = 0, says[8], clip = left * (double)paper->options.clip;
+    double value_clip = left * (double)paper->options.value_clip, n = (double)count;
+    for (size_t i = 0; i < count; i++)
+        mean += paper->advantages[rows[i]] / n;
+    for (size_t i = 0; i < count; i++)
+        square += pow(paper->advantages[rows[i]] - mean, 2) / n;
+    paper->policy_loss = paper->value_loss = paper->entropy = 0;
+    paper->divergence = paper->clipped = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t row = rows[i];
+        double log_prob, entropy, value = forward(paper, row, says);
+        double advantage = paper->options.raw_advantages
+                               ? paper->advantages[row]
+                               : (paper->advantages[row] - mean) / (sqrt(square) + 1e-8);
+        judge(paper, row, says, &log_prob, &entropy);
+        double log_ratio = log_prob - (double)old_log_probs[row], ratio = exp(log_ratio);
+        double pays = fmin(ratio * advantage, clamp(ratio, 1 - clip, 1 + clip) * advantage);
+        double old = paper->values[row], target = paper->returns[row];
+        double error = pow(target - value, 2);
+        if (value_clip > 0)
+            error = fmax(error, pow(target - old - clamp(value - old, -value_clip, value_clip), 2));
+        paper->policy_loss -= (pays + (double)paper->options.entropy_weight * entropy) / n;
+        paper->value_loss += error / 2 / n;
+        paper->entropy += entropy / n;
+        paper->divergence += (ratio - 1 - log_ratio) / n;
+        paper->clipped += (fabs(ratio - 1) > clip) / n;
+    }
+    return paper->policy_loss + (double)paper->options.value_weight * paper->value_loss;
+}
+
+/* Adam on the gradient of the loss, which is scaled down to the largest norm. */
+static void phase(struct paper *paper, const size_t *rows, size_t count, double left, double rate)
+{
+    size_t params = paper->study->count;
+    double *grads = xcalloc(params, sizeof *grads), norm = 0, most;
+    for (size_t i = 0; i < params; i++) {
+        double kept = paper->params[i], step = 1e-6;
+        paper->params[i] = kept + step;
+        grads[i] = loss(paper, rows, count, left);
+        paper->params[i] = kept - step;
+        grads[i] = (grads[i] - loss(paper, rows, count, left)) / (2 * step);
+        paper->params[i] = kept;
+        norm += grads[i] * grads[i];
+    }
+    loss(paper, rows, count, left);
+    most = (double)paper->options.max_gradient_norm;
+    double scale = most > 0 && sqrt(norm) > most ? most / sqrt(norm) : 1;
+    double step = (double)++paper->phases;
+    for (size_t i = 0; i < params; i++) {
+        double g = scale * grads[i];
+        paper->m[i] = 0.9 * paper->m[i] + 0.1 * g;
+        paper->v[i] = 0.999 * paper->v[i] + 0.001 * g * g;
+        double root = sqrt(paper->v[i] / (1 - pow(0.999, step)));
+        paper->params[i] -= rate * paper->m[i] / (1 - pow(0.9, step)) /
+                            (root + (double)paper->options.adam_epsilon);
+    }
+    free(grads);
+}
+
+/* Epochs of shuffled minibatches, drawn as the updater draws them; returns how many phases. */
+static size_t paper_step(struct paper *paper, trp_rng rng, double left, double rate, double sums[5])
+{
+    size_t rows[ALL], count = 0, parts = paper->options.minibatches, phases = 0;
+    find_advantages(paper);
+    memset(sums, 0, 5 * sizeof *sums);
+    for (size_t row = 0; row < ALL; row++)
+        if (kinds[row / ROWS][row % ROWS] != 'f' && row % ROWS < UNROLL)
+            rows[count++] = row;
+    for (size_t epoch = 0; epoch < paper->options.epochs; epoch++) {
+        for (size_t i = count; i > 1; i--) {
+            size_t other = trp_rng_below(&rng, i), kept = rows[i - 1];
+            rows[i - 1] = rows[other], rows[other] = kept;
+        }
+        for (size_t i = 0; i < parts; i++, phases++) {
+            size_t lo = count * i / parts, hi = count * (i + 1) / parts;
+            phase(paper, rows + lo, hi - lo, left, rate);
+            double numbers[] = {paper->policy_loss, paper->value_loss, paper->entropy,
+                                paper->divergence, paper->clipped};
+            for (size_t k = 0; k < 5; k++)
+                sums[k] += numbers[k];
+        }
+    }
+    return phases;
+}
+
+static void assert_steps(trp_action_kind kind, bool masked, trp_ppo_options options)
+{
+    static const char *const names[] = {"policy_loss", "value_loss", "entropy", "divergence",
+                                        "clipped"};
+    trp_env_spec env = env_of(kind, masked);
+    options.hidden[0] = HIDDEN;
+    options.unroll = UNROLL;
+    if (options.adam_epsilon == 0)
+        options.adam_epsilon = 1e-2F; /* smooth: gradients differ in their last bits */
+    if (options.learning_rate == 0)
+        options.learning_rate = 0.02F;
+    trp_agent agent = trp_ppo(&options);
+    struct study *study = study_create(&agent, &env, BATCH, 3);
+    struct items *items = items_create(&study->updater->sources[0], BATCH);
+    struct paper paper = {.env = &env, .items = items, .study = study};
+    memcpy(&paper.options, agent.options.bytes, sizeof paper.options);
+    paper.params = xcalloc(study->count, sizeof(double));
+    paper.m = xcalloc(study->count, sizeof(double));
+    paper.v = xcalloc(study->count, sizeof(double));
+    for (size_t i = 0; i < study->count; i++)
+        paper.params[i] = (double)study->params[i];
+    for (uint64_t step = 1; step <= 2; step++) {
+        double sums[5], span = (double)paper.options.schedule_steps;
+        double left = paper.options.anneal_clip ? 1 - (double)(step - 1) / span : 1;
+        items_fill(items, &env, step);
+        trp_rng rng = study->run.rng;
+        size_t phases = paper_step(&paper, rng, left, (double)options.learning_rate, sums);
+        if (study_step(study, &items->batch) != TRP_OK)
+            fail_msg("%s", trp_last_error());
+        assert_float_equal(study_reported(study, "phases"), phases, 0);
+        for (size_t k = 0; k < 5; k++)
+            assert_float_equal(study_reported(study, names[k]), sums[k] / (double)phases, 2e-5);
+        for (size_t i = 0; i < study->count; i++)
+            assert_float_equal(study->params[i], paper.params[i], 2e-5);
+    }
+    free(paper.params);
+    free(paper.m);
+    free(paper.v);
+    items_destroy(items);
+    study_destroy(study);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void steps_are_those_of_the_formulas(void **state)
+{
+    (void)state;
+    static const trp_ppo_options rows[] = {
+        {.minibatches = 1, .epochs = 1},
+        {.minibatches = 2, .epochs = 2},
+        {.minibatches = 1, .epochs = 2, .shared = true},
+        {.minibatches = 1, .epochs = 2, .value_clip = -1},
+        {.minibatches = 1, .epochs = 2, .value_clip = 0.01F, .clip = 0.05F},
+        {.minibatches = 1, .epochs = 1, .entropy_weight = -1},
+        {.minibatches = 1, .epochs = 1, .entropy_weight = 0.3F, .value_weight = 2},
+        {.minibatches = 1, .epochs = 1, .raw_advantages = true},
+        {.minibatches = 1, .epochs = 1, .discount = 0.5F, .raw_advantages = true},
+        {.minibatches = 1, .epochs = 1, .gae_lambda = 0.3F, .raw_advantages = true},
+        {.minibatches = 1, .epochs = 1, .gae_lambda = -1, .raw_advantages = true},
+        {.minibatches = 1, .epochs = 1, .max_gradient_norm = -1},
+        {.minibatches = 1, .epochs = 1, .max_gradient_norm = 0.05F, .adam_epsilon = 0.1F},
+        {.minibatches = 1,
+         .epochs = 2,
+         .anneal_clip = true,
+         .schedule_steps = 4,
+         .rate_schedule = TRP_RATE_LINEAR,
+         .final_learning_rate = 0.02F},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_steps(TRP_ACTION_DISCRETE, false, rows[i]);
+}
+
+static void steps_of_every_kind_of_action_are_those_of_the_formulas(void **state)
+{
+    (void)state;
+    const trp_ppo_options options = {.minibatches = 2, .epochs = 2, .entropy_weight = 0.1F};
+    assert_steps(TRP_ACTION_DISCRETE, true, options);
+    assert_steps(TRP_ACTION_MULTI_DISCRETE, false, options);
+    assert_steps(TRP_ACTION_BOX, false, options);
+}
+
+/* One agent with everything, for what follows. */
+static struct study *some_study(const trp_env_spec *env, uint64_t seed)
+{
+    trp_agent agent = trp_ppo(&(trp_ppo_options){
+        .hidden = {HIDDEN}, .unroll = UNROLL, .schedule_steps = 100, .anneal_clip = true});
+    return study_create(&agent, env, BATCH, seed);
+}
+
+static void learning_goes_on_after_a_checkpoint_bit_for_bit(void **state)
+{
+    (void)state;
+    enum { STEPS = 12, SAVED_AT = 5 };
+    trp_env_spec env = env_of(TRP_ACTION_BOX, false);
+    struct study *whole = some_study(&env, 3), *resumed = some_study(&env, 99);
+    struct items *items[STEPS];
+    for (size_t i = 0; i < STEPS; i++) {
+        items[i] = items_create(&whole->updater->sources[0], BATCH);
+        items_fill(items[i], &env, i);
+    }
+    study_assert_resumes(whole, resumed, items, STEPS, SAVED_AT);
+    for (size_t i = 0; i < STEPS; i++)
+        items_destroy(items[i]);
+    study_destroy(whole);
+    study_destroy(resumed);
+}
+
+static double phases_with(float target_kl)
+{
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, false);
+    trp_agent agent = trp_ppo(&(trp_ppo_options){.hidden = {HIDDEN},
+                                                 .unroll = UNROLL,
+                                                 .epochs = 5,
+                                                 .minibatches = 2,
+                                                 .target_kl = target_kl});
+    struct study *study = study_create(&agent, &env, BATCH, 3);
+    struct items *items = items_create(&study->updater->sources[0], BATCH);
+    items_fill(items, &env, 1);
+    assert_int_equal(study_step(study, &items->batch), TRP_OK);
+    double phases = study_reported(study, "phases");
+    items_destroy(items);
+    study_destroy(study);
+    return phases;
+}
+
+static void epochs_end_where_the_policy_has_gone_too_far(void **state)
+{
+    (void)state;
+    assert_float_equal(phases_with(0), 10, 0);
+    assert_float_equal(phases_with(1e5F), 10, 0);
+    assert_float_equal(phases_with(1e-6F), 2, 0); /* the batch is of another policy */
+}
+
+static void the_rate_falls_within_so_many_updates(void **state)
+{
+    (void)state;
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, false);
+    trp_agent agent =
+        trp_ppo(&(trp_ppo_options){.schedule_steps = 100, .epochs = 3, .minibatches = 5});
+    struct study *study = study_create(&agent, &env, BATCH, 3);
+    const trp_optimizer *optimizer = &study->updater->vectors[0].optimizer;
+    assert_int_equal(optimizer->schedule, TRP_RATE_LINEAR);
+    assert_float_equal(trp_optimizer_rate(optimizer, 1), 2.5e-4, 1e-6);
+    assert_float_equal(trp_optimizer_rate(optimizer, 750), 1.25e-4, 1e-6);
+    assert_float_equal(trp_optimizer_rate(optimizer, 1501), 0, 1e-9);
+    study_destroy(study);
+}
+
+static void batches_from_a_broken_peer_are_refused(void **state)
+{
+    (void)state;
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, true);
+    struct study *study = some_study(&env, 3);
+    struct items *items = items_create(&study->updater->sources[0], BATCH);
+    const int32_t wrong[] = {-1, 3, INT32_MAX, INT32_MIN};
+    int32_t *actions = items_column(items, "action");
+    for (size_t i = 0; i < 4; i++) {
+        items_fill(items, &env, 1);
+        actions[ROWS + 2] = wrong[i];
+        assert_int_equal(study_step(study, &items->batch), TRP_DATA_LOSS);
+        assert_non_null(strstr(trp_last_error(), "ppo: item 101 has action"));
+    }
+    static const char *const flags[] = {"valid", "first", "mask"};
+    for (size_t i = 0; i < 3; i++) {
+        items_fill(items, &env, 1);
+        ((uint8_t *)items_column(items, flags[i]))[4] = 2;
+        assert_int_equal(study_step(study, &items->batch), TRP_DATA_LOSS);
+        assert_non_null(strstr(trp_last_error(), flags[i]));
+    }
+    items_fill(items, &env, 1);
+    memset(items_column(items, "mask"), 0, 3);
+    assert_int_equal(study_step(study, &items->batch), TRP_DATA_LOSS);
+    items_destroy(items);
+    study_destroy(study);
+}
+
+static void what_is_not_finite_ends_the_run_and_is_not_applied(void **state)
+{
+    (void)state;
+    static const char *const columns[] = {"reward", "observation", "log_prob"};
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, false);
+    for (size_t i = 0; i < 3; i++) {
+        struct study *study = some_study(&env, 3);
+        struct items *items = items_create(&study->updater->sources[0], BATCH);
+        float *before = trp_floats_create(study->count);
+        memcpy(before, study->params, study->count * sizeof *before);
+        items_fill(items, &env, 1);
+        float *column = items_column(items, columns[i]);
+        for (size_t k = 0; k < ALL; k++)
+            column[k] = NAN;
+        assert_int_equal(study_step(study, &items->batch), TRP_INTERNAL);
+        assert_non_null(strstr(trp_last_error(), "the loss of step 1 is"));
+        assert_memory_equal(study->params, before, study->count * sizeof *before);
+        trp_floats_destroy(before);
+        items_destroy(items);
+        study_destroy(study);
+    }
+}
+
+static void a_batch_without_decisions_changes_nothing(void **state)
+{
+    (void)state;
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, false);
+    struct study *study = some_study(&env, 3);
+    struct items *items = items_create(&study->updater->sources[0], BATCH);
+    float *before = trp_floats_create(study->count);
+    memcpy(before, study->params, study->count * sizeof *before);
+    assert_int_equal(study_step(study, &items->batch), TRP_OK);
+    assert_memory_equal(study->params, before, study->count * sizeof *before);
+    assert_float_equal(study_reported(study, "decisions"), 0, 0);
+    trp_floats_destroy(before);
+    items_destroy(items);
+    study_destroy(study);
+}
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_those_of_the_formulas),
+        cmocka_unit_test(steps_of_every_kind_of_action_are_those_of_the_formulas),
+        cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
+        cmocka_unit_test(epochs_end_where_the_policy_has_gone_too_far),
+        cmocka_unit_test(the_rate_falls_within_so_many_updates),
+        cmocka_unit_test(batches_from_a_broken_peer_are_refused),
+        cmocka_unit_test(what_is_not_finite_ends_the_run_and_is_not_applied),
+        cmocka_unit_test(a_batch_without_decisions_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -71,7 +71,7 @@ static char *play(struct scene *scene, const char *path)
         fail_msg("%s", err);
     }
     free(params);
-    return last_line(scene, "out");
+    return scene_read(scene, "out");
 }
 
 static void actors_evaluators_and_files_have_the_part_that_is_published(void **state)
@@ -93,12 +93,12 @@ static void actors_evaluators_and_files_have_the_part_that_is_published(void **s
 }
 
 /* The return that `eval` printed: "mean return X +- ...". */
-static double mean_return(char *line)
+static double mean_return(char *text)
 {
-    char *at = strstr(line, "mean return ");
+    char *at = strstr(text, "mean return ");
     assert_non_null(at);
     double value = strtod(at + strlen("mean return "), NULL);
-    free(line);
+    free(text);
     return value;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core_slots.h"
 
 struct actor_critic_policy {
     trp_policy base;
@@ -22,32 +23,11 @@ struct actor_critic_policy {
     struct actor_critic_outputs outputs;
     float *log_probs; /* [rows] */
     float *samples;   /* [rows][size], where actions are continuous */
-    uint32_t state_width;
-    float *slots, *states; /* [slots][state_width], [rows][state_width] */
+    struct core_slots core;
     struct {
         size_t mask, sample, core; /* places of extras */
     } extra;
 };
-
-/* The states of the rows' slots, zeros where an episode begins. */
-static void fetch_states(struct actor_critic_policy *policy, const trp_act *act)
-{
-    size_t width = policy->state_width, bytes = width * sizeof(float);
-    for (uint32_t row = 0; row < act->rows && width > 0; row++) {
-        float *slot = policy->slots + act->slots[row] * width;
-        if (act->first[row])
-            memset(slot, 0, bytes);
-        memcpy(policy->states + row * width, slot, bytes);
-    }
-}
-
-static void keep_states(struct actor_critic_policy *policy, const trp_act *act)
-{
-    size_t width = policy->state_width;
-    for (uint32_t row = 0; row < act->rows && width > 0; row++)
-        memcpy(policy->slots + act->slots[row] * width, policy->states + row * width,
-               width * sizeof(float));
-}
 
 static void say(struct actor_critic_policy *policy, const trp_act *act)
 {
@@ -55,8 +35,8 @@ static void say(struct actor_critic_policy *policy, const trp_act *act)
         .rows = act->rows,
         .inputs = {torso_pixels(&policy->image, act->rows, act->observations[0], policy->pixels)}};
     actor_critic_outputs_of(&policy->outputs, rows.outputs);
-    if (policy->state_width > 0)
-        rows.state = rows.end_state = policy->states;
+    if (policy->core.width > 0)
+        rows.state = rows.end_state = policy->core.states;
     trp_net_forward(policy->net, policy->params, &rows);
 }
 
@@ -86,12 +66,12 @@ static trp_status draw_actions(trp_policy *base, const trp_act *act)
     if (act->rows > policy->place.rows)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s policy: %" PRIu32 " rows, made for %" PRIu32,
                         policy->who, act->rows, policy->place.rows);
-    fetch_states(policy, act);
-    if (act->extras && policy->state_width > 0) /* as it is before the step */
-        memcpy(act->extras[policy->extra.core], policy->states,
-               (size_t)act->rows * policy->state_width * sizeof(float));
+    core_slots_recall(&policy->core, act);
+    if (act->extras && policy->core.width > 0) /* as it is before the step */
+        memcpy(act->extras[policy->extra.core], policy->core.states,
+               act->rows * policy->core.width * sizeof(float));
     say(policy, act);
-    keep_states(policy, act);
+    core_slots_keep(&policy->core, act);
     struct decisions decisions = {.space = policy->space,
                                   .rows = act->rows,
                                   .says = policy->outputs.says,
@@ -121,10 +101,10 @@ static void destroy_policy(trp_policy *base)
     struct actor_critic_policy *policy = (struct actor_critic_policy *)base;
     trp_net_destroy(policy->net);
     float *floats[] = {policy->params,         policy->outputs.says, policy->outputs.log_std,
-                       policy->outputs.values, policy->log_probs,    policy->samples,
-                       policy->slots,          policy->states};
+                       policy->outputs.values, policy->log_probs,    policy->samples};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         trp_floats_destroy(floats[i]);
+    core_slots_cleanup(&policy->core);
     free(policy->pixels);
     free(policy);
 }
@@ -142,11 +122,7 @@ static void make_policy_room(struct actor_critic_policy *policy, const trp_net_s
     }
     if (torso_pixels_bytes(&policy->image) > 0)
         policy->pixels = xcalloc(rows, torso_pixels_bytes(&policy->image));
-    policy->state_width = trp_net_state_width(spec);
-    if (policy->state_width == 0)
-        return;
-    policy->slots = trp_floats_create((size_t)policy->place.slots * policy->state_width);
-    policy->states = trp_floats_create(rows * policy->state_width);
+    core_slots_create(&policy->core, policy->place.slots, rows, trp_net_state_width(spec));
 }
 
 trp_status actor_critic_policy_create(const struct actor_critic *options, const trp_env_spec *env,

@@ -59,7 +59,7 @@ struct q_net dqn_net(const trp_dqn_options *options)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-static struct replayed replayed_of(const trp_dqn_options *options)
+static struct replayed dqn_replayed(const trp_dqn_options *options)
 {
     return (struct replayed){options->replay_size, options->min_replay_size,
                              options->samples_per_insert, options->insert_tolerance,
@@ -69,7 +69,7 @@ static struct replayed replayed_of(const trp_dqn_options *options)
 static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_dqn_options options = dqn_options(agent);
-    struct replayed replayed = replayed_of(&options);
+    struct replayed replayed = dqn_replayed(&options);
     struct q_net net = dqn_net(&options);
     trp_optimizer optimizer = dqn_optimizer(&options);
     TRP_TRY(q_net_check(&net, env));
@@ -88,7 +88,7 @@ static trp_status dqn_tables(const trp_agent *agent, const trp_env_spec *env,
     dqn_extras(&options, env, &extras);
     trp_nstep_columns(env, &extras, &columns);
     trp_columns_cleanup(&extras);
-    struct replayed replayed = replayed_of(&options);
+    struct replayed replayed = dqn_replayed(&options);
     trp_table_options table = replayed_table(&replayed, DQN_TABLE);
     return trp_agent_table_list_add(list, &table, &columns);
 }

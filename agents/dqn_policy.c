@@ -23,13 +23,11 @@ struct dqn_policy {
     float *values; /* [rows][outputs] */
 };
 
-static double policy_epsilon(const trp_policy *base, uint64_t steps)
+static double dqn_epsilon(const trp_policy *base, uint64_t steps)
 {
     const struct dqn_policy *policy = (const struct dqn_policy *)base;
-    if (policy->place.greedy)
-        return 0;
     struct exploration exploration = dqn_exploration(&policy->options);
-    return exploration_rate(&exploration, policy->place.index, policy->place.count, steps);
+    return exploration_rate(&exploration, &policy->place, steps);
 }
 
 static trp_status policy_act(trp_policy *base, const trp_act *act)
@@ -40,7 +38,7 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
                         act->rows, policy->place.rows);
     if (act->extras && policy->base.extras.count > 0) /* dqn_extras() */
         memcpy(act->extras[0], act->mask, (size_t)act->rows * policy->outputs);
-    if (!exploration_draw(policy_epsilon(base, act->steps), act, policy->outputs))
+    if (!exploration_draw(dqn_epsilon(base, act->steps), act, policy->outputs))
         return TRP_OK;
     if (!policy->place.greedy)
         trp_net_resample(policy->net, NULL, act->rng); /* draws nothing without noisy layers */
@@ -78,7 +76,7 @@ static void policy_destroy(trp_policy *base)
 
 static size_t policy_metrics(const trp_policy *base, uint64_t steps, trp_metric *metrics)
 {
-    metrics[0] = (trp_metric){"epsilon", policy_epsilon(base, steps)};
+    metrics[0] = (trp_metric){"epsilon", dqn_epsilon(base, steps)};
     return 1;
 }
 

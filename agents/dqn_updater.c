@@ -52,18 +52,6 @@ static trp_status check_batch(const struct dqn_updater *updater, const trp_updat
     return received_mask(&received, DQN_MASK, updater->outputs, NULL);
 }
 
-/* NULL when every weight is 1. */
-static const float *find_weights(const struct dqn_updater *updater, const trp_update *update)
-{
-    double beta = updater->options.importance_exponent;
-    float *weights = updater->turns[update->step % 2].weights;
-    if (beta == 0 || !updater->base.sources[0].writes_priorities)
-        return NULL;
-    replayed_weights(update, beta, weights);
-    return trp_queue_upload(update->queue, updater->weights, weights,
-                            update->batches->rows * sizeof *weights);
-}
-
 static void update_target(const struct dqn_updater *updater, const trp_update *update)
 {
     float rate = updater->options.target_rate;
@@ -122,7 +110,9 @@ static void differentiate(struct dqn_updater *updater, const trp_update *update)
                   .actions = updater->outputs,
                   .taken = trp_update_device_column(update, 0, "action"),
                   .rewards = trp_update_device_column(update, 0, "reward"),
-                  .weights = find_weights(updater, update),
+                  .weights =
+                      replayed_weights(update, (double)updater->options.importance_exponent,
+                                       updater->turns[update->step % 2].weights, updater->weights),
                   .next_mask = trp_update_device_column(update, 0, "next_mask"),
                   .mask = trp_update_device_column(update, 0, DQN_MASK)},
         .outputs = {.q = updater->q,

@@ -4,15 +4,17 @@
 
 #include <troupe/losses.h>
 
-double exploration_rate(const struct exploration *exploration, uint32_t index, uint32_t count,
+double exploration_rate(const struct exploration *exploration, const trp_policy_options *place,
                         uint64_t steps)
 {
+    if (place->greedy)
+        return 0;
     double done = (double)steps / (double)exploration->steps;
     double rate =
         exploration->start + (exploration->end - exploration->start) * (done < 1 ? done : 1);
-    if (count < 2)
+    if (place->count < 2)
         return rate;
-    return pow(rate, 1 + exploration->alpha * index / (count - 1));
+    return pow(rate, 1 + exploration->alpha * place->index / (place->count - 1));
 }
 
 /* The flags of one row; NULL: everything is allowed. */

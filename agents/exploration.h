@@ -3,7 +3,7 @@
 #ifndef TRP_AGENTS_EXPLORATION_H
 #define TRP_AGENTS_EXPLORATION_H
 
-#include <troupe/policy.h>
+#include <troupe/agent.h>
 
 /* Actor i of N explores at e^(1 + alpha * i / (N - 1)) (Horgan et al. 2018, section 4), where e
  * falls linearly from start to end while all actors together take `steps` steps. */
@@ -12,8 +12,8 @@ struct exploration {
     uint64_t steps;
 };
 
-/* Of actor `index` of `count` after `steps`. */
-double exploration_rate(const struct exploration *exploration, uint32_t index, uint32_t count,
+/* Of the actor at `place` after `steps`; a greedy one does not explore. */
+double exploration_rate(const struct exploration *exploration, const trp_policy_options *place,
                         uint64_t steps);
 
 /* Chooses for the rows that explore, of what they may do, each as likely; marks the others with -1

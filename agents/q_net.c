@@ -4,6 +4,9 @@
 
 #include "torso.h"
 
+/* As Haiku's LSTM, which Acme has. */
+#define Q_NET_REMEMBERS 1
+
 static trp_net_spec cnn_spec(const struct q_net *net, const trp_env_spec *env, uint32_t outputs)
 {
     struct torso_image image = torso_image(net->network, env);
@@ -15,7 +18,8 @@ static trp_net_spec cnn_spec(const struct q_net *net, const trp_env_spec *env, u
                            .atoms = net->atoms,
                            .noisy = net->noisy,
                            .core = net->core,
-                           .core_size = net->core_size};
+                           .core_size = net->core_size,
+                           .core_value = Q_NET_REMEMBERS};
     return torso_kind(net->network, env) == TRP_TORSO_NATURE ? trp_nature_cnn(&cnn)
                                                              : trp_impala_resnet(&cnn);
 }
@@ -35,7 +39,8 @@ trp_net_spec q_net_spec(const struct q_net *net, const trp_env_spec *env)
         .atoms = net->atoms,
         .noisy = net->noisy,
         .core = net->core,
-        .core_size = net->core_size};
+        .core_size = net->core_size,
+        .core_value = Q_NET_REMEMBERS};
     memcpy(mlp.hidden, net->hidden, sizeof mlp.hidden);
     return trp_mlp(&mlp);
 }

@@ -38,9 +38,8 @@ trp_table_options replayed_table(const struct replayed *replayed, const char *na
     return table;
 }
 
-void replayed_weights(const trp_update *update, double beta, float *weights)
+static void find_weights(const trp_batch *batch, double beta, float *weights)
 {
-    const trp_batch *batch = update->batches;
     double largest = 0;
     for (uint32_t row = 0; row < batch->rows; row++) {
         double share = (double)batch->table_sizes[row] * batch->probabilities[row];
@@ -50,4 +49,13 @@ void replayed_weights(const trp_update *update, double beta, float *weights)
     }
     for (uint32_t row = 0; row < batch->rows; row++)
         weights[row] /= (float)largest;
+}
+
+const float *replayed_weights(const trp_update *update, double beta, float *weights, float *device)
+{
+    if (beta == 0 || !update->priorities[0])
+        return NULL;
+    find_weights(update->batches, beta, weights);
+    return trp_queue_upload(update->queue, device, weights,
+                            update->batches->rows * sizeof *weights);
 }

@@ -32,7 +32,7 @@ static const struct command commands[] = {
      .summary = "what may be set on built-in agents and nodes",
      .arguments = "[KIND...]",
      .details =
-         "Prints the options of an agent (dqn, ppo) or a kind of node (replay, learner, "
+         "Prints the options of an agent (dqn, ppo, ...) or a kind of node (replay, learner, "
          "actor, evaluator), or all. A program takes them as --set GROUP.OPTION=VALUE, those of "
          "its agents as --set agent.OPTION=VALUE, and in a file as --config FILE; PROGRAM "
          "--options prints its own, with their values.",

@@ -5,20 +5,29 @@
 #include <troupe/dqn.h>
 #include <troupe/ppo.h>
 #include <troupe/program.h>
+#include <troupe/r2d2.h>
 
 #include "cli.h"
 #include "core/option_table.h"
 #include "core/words.h"
 
-enum { AGENTS = 2, OPTION_TABLES = AGENTS + 4 };
+static const trp_option_table *(*const agent_tables[])(void) = {
+    trp_dqn_option_table,
+    trp_ppo_option_table,
+    trp_r2d2_option_table,
+};
+
+static const char *const node_kinds[] = {"replay", "learner", "actor", "evaluator"};
+
+enum {
+    AGENTS = sizeof agent_tables / sizeof *agent_tables,
+    OPTION_TABLES = AGENTS + sizeof node_kinds / sizeof *node_kinds
+};
 
 static void find_tables(const trp_option_table *tables[OPTION_TABLES])
 {
-    static const char *const kinds[] = {"replay", "learner", "actor", "evaluator"};
-    tables[0] = trp_dqn_option_table();
-    tables[1] = trp_ppo_option_table();
-    for (size_t i = AGENTS; i < OPTION_TABLES; i++)
-        tables[i] = trp_node_option_table(kinds[i - AGENTS]);
+    for (size_t i = 0; i < OPTION_TABLES; i++)
+        tables[i] = i < AGENTS ? agent_tables[i]() : trp_node_option_table(node_kinds[i - AGENTS]);
 }
 
 static void print_table(FILE *out, const trp_option_table *table, bool of_agent)

@@ -415,7 +415,7 @@ static trp_status kind_check(const struct layer_step *step)
         {"shape", layer->shape[0] != 0, INPUT},
         {"scale", layer->scale != 0, INPUT},
         {"sigma", layer->sigma != 0, NOISY},
-        {"value", layer->value != 0, PARAMETER},
+        {"value", layer->value != 0, PARAMETER | 1U << TRP_LSTM},
         {"activation", layer->activation != TRP_NO_ACTIVATION, class->fuses ? ~0U : 0},
         {"initialiser", layer->init != TRP_INIT_DEFAULT, class->tensors ? ~0U : 0},
         {"gain", layer->gain != 0, class->tensors ? ~0U : 0},

@@ -96,6 +96,15 @@ static void sigma_init(const trp_layer *layer, size_t count, size_t inputs, floa
         values[i] = (float)(sigma / sqrt((double)inputs));
 }
 
+/* The bias of gates i, f, g, o: what f adds to is remembered. */
+static void remember_init(const trp_layer *layer, float *bias)
+{
+    for (uint32_t i = 0; i < layer->size; i++)
+        bias[layer->size + i] += layer->value;
+}
+
+enum { LSTM_BIAS = 2 }; /* bias_ih_l0 among a cell's tensors */
+
 static void layer_init(const trp_layer *layer, const trp_net_tensor *tensors, size_t index,
                        trp_rng *rng, float *values)
 {
@@ -116,6 +125,8 @@ static void layer_init(const trp_layer *layer, const trp_net_tensor *tensors, si
     } else {
         bool cell = is_cell(layer) && layer->init == TRP_INIT_DEFAULT;
         tensor_init(layer, tensor, cell ? layer->size : inputs, rng, values);
+        if (layer->kind == TRP_LSTM && index == LSTM_BIAS)
+            remember_init(layer, values);
     }
 }
 

@@ -43,14 +43,16 @@ static uint32_t add_dueling(trp_net_spec *spec, uint32_t from, uint32_t half, st
                        (trp_layer){.kind = TRP_DUELING, .from = {streams}, .size = head.atoms});
 }
 
-static uint32_t add_core(trp_net_spec *spec, uint32_t from, trp_core core, uint32_t size)
+static uint32_t add_core(trp_net_spec *spec, uint32_t from, trp_core core, uint32_t size,
+                         float value)
 {
     if (core == TRP_NO_CORE)
         return from;
     return trp_net_add(spec, (trp_layer){.kind = core == TRP_CORE_LSTM ? TRP_LSTM : TRP_GRU,
                                          .name = "core",
                                          .from = {from},
-                                         .size = size > 0 ? size : 256});
+                                         .size = size > 0 ? size : 256,
+                                         .value = core == TRP_CORE_LSTM ? value : 0});
 }
 
 static void make_noisy(trp_net_spec *spec)
@@ -76,7 +78,7 @@ trp_net_spec trp_mlp(const trp_mlp_options *options)
         uint32_t streams = options->dueling && !options->core && i + 1 == levels ? 2 : 1;
         last = trp_net_add(&spec, linear(last, streams * options->hidden[i], activation, name));
     }
-    last = add_core(&spec, last, options->core, options->core_size);
+    last = add_core(&spec, last, options->core, options->core_size, options->core_value);
     bool halves = levels > 0 && !options->core;
     if (options->dueling)
         last = add_dueling(&spec, last, halves ? options->hidden[levels - 1] : 0,
@@ -124,7 +126,7 @@ static void add_heads(trp_net_spec *spec, uint32_t from, const trp_cnn_options *
 {
     bool halves = options->dueling && !options->core;
     from = trp_net_add(spec, linear(from, halves ? 2 * size : size, TRP_RELU, name));
-    from = add_core(spec, from, options->core, options->core_size);
+    from = add_core(spec, from, options->core, options->core_size, options->core_value);
     if (options->dueling)
         trp_net_output(spec, add_dueling(spec, from, halves ? size : 0,
                                          (struct head){options->outputs, options->atoms}));

@@ -132,7 +132,9 @@ typedef struct {
     float scale;               /* of a TRP_UINT8 input: what bytes are multiplied by; 0: 1/255 */
     float sigma;               /* TRP_NOISY_LINEAR: its deviations begin at this / sqrt(inputs); 0:
                                   0.5, as in the paper. Its means begin as `init` says */
-    float value;               /* TRP_PARAMETER: what all of it begins at, whatever `init` is */
+    float value;               /* TRP_PARAMETER: what all of it begins at, whatever `init` is.
+                                  TRP_LSTM: added to the forget gate's bias at the beginning; with
+                                  1 it remembers for longer (Jozefowicz et al. 2015, section 5) */
     trp_activation activation; /* linear layers, TRP_CONV2D: of the result; TRP_ACTIVATION */
     trp_initializer init;
     float gain;
@@ -245,6 +247,7 @@ typedef struct {
     uint32_t atoms; /* of each value of a dueling network; divides outputs; 0: 1 */
     trp_core core;
     uint32_t core_size; /* hidden units; 0: 256 */
+    float core_value;   /* of an LSTM, see trp_layer.value */
 } trp_mlp_options;
 
 TRP_API trp_net_spec trp_mlp(const trp_mlp_options *options);
@@ -258,6 +261,7 @@ typedef struct {
     uint32_t atoms; /* as in trp_mlp_options */
     trp_core core;
     uint32_t core_size; /* 0: 256 */
+    float core_value;   /* of an LSTM, see trp_layer.value */
 } trp_cnn_options;
 
 /* Three convolutions "body.0" to "body.2" and a linear layer "body.3" of 512 (Mnih et al. 2015). */

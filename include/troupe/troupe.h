@@ -28,6 +28,7 @@
 #include <troupe/ppo.h>
 #include <troupe/program.h>
 #include <troupe/publisher.h>
+#include <troupe/r2d2.h>
 #include <troupe/replay.h>
 #include <troupe/returns.h>
 #include <troupe/rng.h>

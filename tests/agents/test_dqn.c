@@ -231,7 +231,9 @@ static void epsilon_falls_and_differs_between_actors(void **state)
                                    .epsilon_alpha = rows[i].alpha};
         struct exploration exploration = dqn_exploration(&options);
         assert_float_equal(
-            exploration_rate(&exploration, rows[i].index, rows[i].count, rows[i].steps),
+            exploration_rate(&exploration,
+                             &(trp_policy_options){.index = rows[i].index, .count = rows[i].count},
+                             rows[i].steps),
             rows[i].epsilon, 1e-7);
     }
 }

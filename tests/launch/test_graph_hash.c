@@ -1,5 +1,6 @@
 /* The hash of a graph changes with everything that decides what nodes do. */
 #include <troupe/ppo.h>
+#include <troupe/r2d2.h>
 #include "graph_fixture.h"
 
 static void equal_programs_have_equal_hashes(void **state)
@@ -90,6 +91,11 @@ static void add_dqn(trp_program *program, const void *options)
 static void add_ppo(trp_program *program, const void *options)
 {
     add_agent(program, trp_ppo(options));
+}
+
+static void add_r2d2(trp_program *program, const void *options)
+{
+    add_agent(program, trp_r2d2(options));
 }
 
 static void hashes_differ_with_names_counts_and_kinds(void **state)
@@ -390,6 +396,8 @@ static void every_option_of_an_agent_is_hashed(void **state)
                           {.hidden = {64, 64}, .activation = TRP_TANH});
     ASSERT_OPTIONS_HASHED(trp_ppo_options, trp_ppo_option_table(), add_ppo,
                           {.hidden = {64, 64}, .rate_schedule = TRP_RATE_COSINE});
+    ASSERT_OPTIONS_HASHED(trp_r2d2_options, trp_r2d2_option_table(), add_r2d2,
+                          {.hidden = {64, 64}, .activation = TRP_TANH, .core = TRP_CORE_GRU});
 }
 
 int main(void)

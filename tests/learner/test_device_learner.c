@@ -355,6 +355,29 @@ static void ppo_on_a_late_device_makes_the_bits_of_the_host(void **state)
     }
 }
 
+static void r2d2_on_a_late_device_makes_the_bits_of_the_host(void **state)
+{
+    static const char *const names[] = {"loss", "mean_q", "grad_norm"};
+    static const trp_r2d2_options rows[] = {
+        {.hidden = {16}, .core_size = 8, .burn_in = 3, .trace = 4, .period = 4, .target_period = 3},
+        {.network = TRP_TORSO_IMPALA,
+         .core_size = 8,
+         .burn_in = -1,
+         .trace = 2,
+         .period = 2,
+         .dueling = true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool image = rows[i].network == TRP_TORSO_IMPALA;
+        assert_same_bits((struct wanted){.env = image ? "Dots?frame_stack=2" : "CartPole-v1",
+                                         .agent = trp_r2d2(&rows[i]),
+                                         .steps = image ? 2 : STEPS / 2,
+                                         .publish_every = 7},
+                         i, names);
+    }
+}
+
 static void a_step_is_waited_for_when_the_next_one_was_put(void **state)
 {
     (void)state;
@@ -535,6 +558,7 @@ int main(void)
     OR_FAIL(trp_env_register(&dots_impl));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dqn_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(r2d2_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(ppo_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(a_step_is_waited_for_when_the_next_one_was_put),
         cmocka_unit_test(checkpoints_go_from_one_device_to_another),

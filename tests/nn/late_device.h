@@ -388,6 +388,19 @@ static inline size_t late_input_bytes(const struct program *program, uint32_t in
     return value->columns * trp_dtype_size(value->dtype);
 }
 
+/* What recurrent layers read and write besides. */
+static inline void late_touch_cores(struct late_op *op, const struct program *program,
+                                    const struct pass *pass, uint32_t rows)
+{
+    size_t states = rows / pass->steps * trp_net_state_width(&program->spec) * sizeof(float);
+    bool back = op->kind == LATE_BACKWARD;
+    late_touch(op, pass->resets, rows, false);
+    late_touch(op, pass->state, states, false);
+    late_touch(op, back ? NULL : pass->end_state, states, true);
+    late_touch(op, back ? pass->end_state_grad : NULL, states, false);
+    late_touch(op, back ? pass->state_grad : NULL, states, true);
+}
+
 static inline void late_pass(trp_net *base, trp_queue *queue, const struct pass *pass,
                              uint32_t rows, enum late_kind kind)
 {
@@ -408,6 +421,8 @@ static inline void late_pass(trp_net *base, trp_queue *queue, const struct pass 
         if (back)
             late_touch(op, pass->external[external_index(PLACE_INPUT_GRAD, i)], bytes, true);
     }
+    if (pass->steps > 0)
+        late_touch_cores(op, program, pass, rows);
     for (uint32_t i = 0; i < program->spec.output_count; i++)
         late_touch(op, pass->external[external_index(back ? PLACE_OUTPUT_GRAD : PLACE_OUTPUT, i)],
                    (size_t)rows * trp_net_output_width(&program->spec, i) * sizeof(float), !back);

@@ -507,6 +507,37 @@ static void initial_parameters_fill_pytorchs_range(void **state)
     trp_floats_destroy(params);
 }
 
+/* Only the gate that forgets, and by nothing that was drawn. */
+static void an_lstm_may_begin_by_remembering(void **state)
+{
+    (void)state;
+    enum { CORE = 5 };
+    trp_mlp_options options = {.inputs = 3, .outputs = 2, .core = TRP_CORE_LSTM, .core_size = CORE};
+    trp_net_spec plain = trp_mlp(&options);
+    options.core_value = 1;
+    trp_net_spec spec = trp_mlp(&options);
+    size_t count = trp_net_param_count(&spec);
+    float *params[] = {trp_floats_create(count), trp_floats_create(count)};
+    for (size_t i = 0; i < 2; i++) {
+        trp_rng rng;
+        trp_rng_init(&rng, 1, 1);
+        trp_net_init(i == 0 ? &plain : &spec, &rng, params[i]);
+    }
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    trp_net_tensors(&spec, tensors);
+    assert_string_equal(tensors[2].name, "core.bias_ih_l0");
+    for (size_t i = 0; i < count; i++) {
+        size_t gate = i - tensors[2].offset;
+        bool forgets = i >= tensors[2].offset && gate >= CORE && gate < (size_t)2 * CORE;
+        assert_float_equal(params[1][i], params[0][i] + (forgets ? 1 : 0), 0);
+    }
+    options.core = TRP_CORE_GRU;
+    spec = trp_mlp(&options);
+    assert_int_equal(trp_net_spec_check(&spec), TRP_OK);
+    for (size_t i = 0; i < 2; i++)
+        trp_floats_destroy(params[i]);
+}
+
 static void bad_options_are_named(void **state)
 {
     (void)state;
@@ -568,6 +599,7 @@ int main(void)
         cmocka_unit_test(backward_reports_suffixes_that_are_final),
         cmocka_unit_test(a_nan_in_the_input_is_not_hidden),
         cmocka_unit_test(initial_parameters_fill_pytorchs_range),
+        cmocka_unit_test(an_lstm_may_begin_by_remembering),
         cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(flops_count_every_product_once),
     };

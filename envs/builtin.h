@@ -13,6 +13,7 @@ extern const trp_env_impl frozen_lake_impl;
 extern const trp_env_impl frozen_lake_8x8_impl;
 extern const trp_env_impl mountain_car_impl;
 extern const trp_env_impl mountain_car_continuous_impl;
+extern const trp_env_impl pendulum_impl;
 extern const trp_env_impl taxi_impl;
 
 /* By its name alone. NOT_FOUND lists the names there are. */

@@ -17,6 +17,7 @@ static const trp_env_impl *const builtins[] = {
     &acrobot_impl,
     &mountain_car_impl,
     &mountain_car_continuous_impl,
+    &pendulum_impl,
     &frozen_lake_impl,
     &frozen_lake_8x8_impl,
     &cliff_walking_impl,

@@ -113,6 +113,13 @@ static void acrobot_moves_as_gymnasiums_bit_for_bit(void **state)
     assert_moves_as(&(struct golden){"Acrobot-v1", GOLDEN(acrobot), 4, 13, 10, 1});
 }
 
+static void pendulum_moves_as_gymnasiums_bit_for_bit(void **state)
+{
+    (void)state;
+    assert_moves_as(&(struct golden){"Pendulum-v1", GOLDEN(pendulum), 2, 17, 0, 4});
+    assert_moves_as(&(struct golden){"Pendulum-v1?g=1.62", GOLDEN(moon_pendulum), 2, 2, 0, 0});
+}
+
 /* ---- starts ------------------------------------------------------------------------------- */
 
 enum { STARTS = 2000 };
@@ -146,6 +153,8 @@ static void episodes_start_where_gymnasiums_do(void **state)
     assert_starts("MountainCarContinuous-v0", 1, 0, 0);
     for (size_t i = 0; i < 4; i++)
         assert_starts("Acrobot-v1", i, -0.1f, 0.1f);
+    assert_starts("Pendulum-v1", 0, -M_PI, M_PI);
+    assert_starts("Pendulum-v1", 1, -1, 1);
 }
 
 static void acrobots_first_state_is_rounded_to_floats(void **state)
@@ -177,6 +186,10 @@ static void states_that_cannot_be_are_refused(void **state)
         {"Acrobot-v1", {1e9, 0, 0, 0}},
         {"Acrobot-v1", {0, 0, NAN, 0}},
         {"Acrobot-v1", {0, 0, 0, 29}},
+        {"Pendulum-v1", {INFINITY, 0}},
+        {"Pendulum-v1", {NAN, 0}},
+        {"Pendulum-v1", {0, 8.1}},
+        {"Pendulum-v1", {0, NAN}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct copy copy;
@@ -195,6 +208,7 @@ int main(void)
         cmocka_unit_test(mountain_car_moves_as_gymnasiums_bit_for_bit),
         cmocka_unit_test(continuous_mountain_car_moves_as_gymnasiums_bit_for_bit),
         cmocka_unit_test(acrobot_moves_as_gymnasiums_bit_for_bit),
+        cmocka_unit_test(pendulum_moves_as_gymnasiums_bit_for_bit),
         cmocka_unit_test(episodes_start_where_gymnasiums_do),
         cmocka_unit_test(acrobots_first_state_is_rounded_to_floats),
         cmocka_unit_test(states_that_cannot_be_are_refused),

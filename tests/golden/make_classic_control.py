@@ -8,19 +8,38 @@ import math
 import random
 
 import gymnasium
+from gymnasium.envs.classic_control import pendulum as pendulum_module
 import numpy as np
 
 RUN_MAX = 40
 
 
+class Libm:
+    """NumPy, but with libm's sine and cosine, which NumPy's are on most processors."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def sin(self, x):
+        return np.float64(math.sin(x))
+
+    def cos(self, x):
+        return np.float64(math.cos(x))
+
+
+pendulum_module.np = Libm()
+
+
 def episode(name, start, policy, limit):
     """(action, state, observation, reward, terminated, truncated) of each step."""
-    env = gymnasium.make(name, disable_env_checker=True)
+    name, _, g = name.partition("?g=")
+    env = gymnasium.make(name, disable_env_checker=True, **({"g": float(g)} if g else {}))
+    box = isinstance(env.action_space, gymnasium.spaces.Box)
     env.reset(seed=0)
     env.unwrapped.state = np.array(start, dtype=np.float64)
     for _ in range(limit):
         action = policy(env.unwrapped.state)
-        applied = np.array([action], np.float32) if name.startswith("MountainCarC") else int(action)
+        applied = np.array([action], np.float32) if box else int(action)
         observation, reward, terminated, truncated, _ = env.step(applied)
         assert observation.dtype == np.float32
         state = [float(x) for x in env.unwrapped.state]
@@ -97,6 +116,32 @@ def acrobot():
         yield [0.3 * i, 0.5 + 0.4 * i, odd[2 * i], odd[2 * i + 1]], always(2), 2
 
 
+def pendulum():
+    f = lambda x: float(np.float32(x))
+    # Uphill where it moves uphill.
+    swing = lambda push: lambda s: f(push) if s[1] >= 0 else f(-push)
+    for start in ([math.pi - 0.1, 0.0], [2.0, -7.9], [1e3, 0.5]):
+        yield start, swing(2), 200
+    yield [0.0, 0.0], always(0.0), 200
+    yield [-math.pi, 8.0], always(f(2.5)), 40
+    yield [3 * math.pi, -8.0], always(f(-7)), 40
+    # Torques whose square by libm's powf() is not the product.
+    draw = random.Random(9)
+    floats = [np.float32(draw.uniform(-2, 2)) for _ in range(20000)]
+    odd = [float(x) for x in floats if x**2 != x * x]
+    for i in range(6):
+        yield [1e-5 * i, 1e-4], always(odd[i]), 3
+    for seed in range(5):
+        draw = lambda r: f(r.uniform(-2.5, 2.5))
+        yield [-3 + 1.3 * seed, 0.4 * seed], Held(seed, draw), 30
+
+
+def moon_pendulum():
+    f = lambda x: float(np.float32(x))
+    yield [1.0, 0.5], always(f(0.7)), 60
+    yield [-2.5, -0.5], Held(7, lambda r: f(r.uniform(-2, 2))), 60
+
+
 def number(x):
     """Exactly, as short as C reads it."""
     if x == int(x) and (x != 0 or math.copysign(1, x) > 0):
@@ -121,9 +166,7 @@ def table(name, env, cases):
             states = ", ".join(number(x) for x in state)
             seen = "0" if observation is None else ", ".join(number(x) for x in observation)
             rest = f"{number(np.float32(reward))}, {int(terminated)}, {int(truncated)}"
-            print(f"    {{{run}, {number(action)},")
-            show(f"     {{{states}}},")
-            show(f"     {{{seen}}}, {rest}}},")
+            show(f"    {{{run}, {number(action)}, {{{states}}}, {{{seen}}}, {rest}}},")
     print("};")
 
 
@@ -141,6 +184,8 @@ def main():
     table("mountain_car", "MountainCar-v0", mountain_car())
     table("mountain_car_continuous", "MountainCarContinuous-v0", mountain_car_continuous())
     table("acrobot", "Acrobot-v1", acrobot())
+    table("pendulum", "Pendulum-v1", pendulum())
+    table("moon_pendulum", "Pendulum-v1?g=1.62", moon_pendulum())
 
 
 main()

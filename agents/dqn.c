@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "options.h"
-#include "replayed.h"
 
 trp_dqn_options dqn_options(const trp_agent *agent)
 {
@@ -59,21 +58,23 @@ struct q_net dqn_net(const trp_dqn_options *options)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-static struct replayed dqn_replayed(const trp_dqn_options *options)
+struct transitions dqn_transitions(const trp_dqn_options *options)
 {
-    return (struct replayed){options->replay_size, options->min_replay_size,
-                             options->samples_per_insert, options->insert_tolerance,
-                             options->priority_exponent};
+    return (struct transitions){options->n_step,
+                                options->discount,
+                                {options->replay_size, options->min_replay_size,
+                                 options->samples_per_insert, options->insert_tolerance,
+                                 options->priority_exponent}};
 }
 
 static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_dqn_options options = dqn_options(agent);
-    struct replayed replayed = dqn_replayed(&options);
+    struct transitions transitions = dqn_transitions(&options);
     struct q_net net = dqn_net(&options);
     trp_optimizer optimizer = dqn_optimizer(&options);
     TRP_TRY(q_net_check(&net, env));
-    TRP_TRY(replayed_check(&replayed, "dqn"));
+    TRP_TRY(replayed_check(&transitions.replayed, "dqn"));
     TRP_TRY(trp_optimizer_check(&optimizer, "dqn"));
     return dqn_loss_check(&options);
 }
@@ -84,23 +85,20 @@ static trp_status dqn_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
 {
     trp_dqn_options options = dqn_options(agent);
-    trp_columns columns = {0}, extras = {0};
+    struct transitions transitions = dqn_transitions(&options);
+    trp_columns extras = {0};
     dqn_extras(&options, env, &extras);
-    trp_nstep_columns(env, &extras, &columns);
+    trp_status status = transitions_tables(&transitions, env, &extras, list);
     trp_columns_cleanup(&extras);
-    struct replayed replayed = dqn_replayed(&options);
-    trp_table_options table = replayed_table(&replayed, DQN_TABLE);
-    return trp_agent_table_list_add(list, &table, &columns);
+    return status;
 }
 
 static trp_status dqn_adder(const trp_agent *agent, const trp_adder_options *options,
                             trp_adder **out)
 {
     trp_dqn_options dqn = dqn_options(agent);
-    trp_adder_options own = *options;
-    own.table = DQN_TABLE;
-    return trp_nstep_adder_create(
-        out, &own, &(trp_nstep_options){.n_step = dqn.n_step, .discount = dqn.discount});
+    struct transitions transitions = dqn_transitions(&dqn);
+    return transitions_adder(&transitions, options, out);
 }
 
 static const trp_agent_impl dqn_impl = {

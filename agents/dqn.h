@@ -7,9 +7,9 @@
 #include "exploration.h"
 #include "q_net.h"
 #include "torso.h"
+#include "transitions.h"
 
-#define DQN_TABLE "transitions"
-#define DQN_MASK  "mask"
+#define DQN_MASK "mask"
 
 extern const trp_option_table dqn_option_table;
 
@@ -60,6 +60,9 @@ void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job);
 
 /* What learns it. */
 trp_optimizer dqn_optimizer(const trp_dqn_options *options);
+
+/* Its items. */
+struct transitions dqn_transitions(const trp_dqn_options *options);
 
 struct exploration dqn_exploration(const trp_dqn_options *options);
 

@@ -17,6 +17,7 @@
 #include "received.h"
 #include "replayed.h"
 #include "room.h"
+#include "target.h"
 
 enum { PARAMS, TARGET, VECTORS };
 
@@ -50,18 +51,6 @@ static trp_status check_batch(const struct dqn_updater *updater, const trp_updat
     TRP_TRY(received_choices(&received, "action", &(int32_t){(int32_t)updater->outputs}, 1));
     TRP_TRY(received_mask(&received, "next_mask", updater->outputs, NULL));
     return received_mask(&received, DQN_MASK, updater->outputs, NULL);
-}
-
-static void update_target(const struct dqn_updater *updater, const trp_update *update)
-{
-    float rate = updater->options.target_rate;
-    const float *params = update->vectors[PARAMS];
-    float *target = update->vectors[TARGET];
-    size_t count = updater->base.vectors[PARAMS].count;
-    if (rate > 0)
-        trp_polyak_update(update->queue, target, params, rate, count);
-    else if (update->step % updater->options.target_period == 0)
-        trp_queue_copy(update->queue, target, params, count * sizeof *params);
 }
 
 /* The target network at the states, or what chooses the next actions. */
@@ -149,7 +138,8 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     differentiate(updater, update);
     trp_update_watch(update, PARAMS, &updater->loss->loss, "loss");
     TRP_TRY(trp_update_apply(update, PARAMS));
-    update_target(updater, update);
+    struct target_rule target = {updater->options.target_rate, updater->options.target_period};
+    target_follow(&target, update, TARGET, PARAMS, base->vectors[PARAMS].count);
     trp_queue_copy(update->queue, &turn->loss, updater->loss, sizeof turn->loss);
     if (update->priorities[0])
         trp_queue_copy(update->queue, turn->errors, updater->errors,
@@ -193,15 +183,11 @@ static const trp_updater_impl device_impl = {
 static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
                            uint32_t batch_size)
 {
-    trp_batch_spec *source = &updater->base.sources[0];
-    *source = (trp_batch_spec){
-        .table = DQN_TABLE,
-        .batch_size = batch_size ? batch_size : updater->options.batch_size,
-        .writes_priorities = updater->options.priority_exponent > 0,
-    };
+    struct transitions transitions = dqn_transitions(&updater->options);
     trp_columns extras = {0};
     dqn_extras(&updater->options, env, &extras);
-    trp_nstep_columns(env, &extras, &source->columns);
+    updater->base.sources[0] = transitions_source(
+        &transitions, env, &extras, batch_size ? batch_size : updater->options.batch_size);
     trp_columns_cleanup(&extras);
     updater->image = torso_image(updater->options.network, env);
     updater->base.source_count = 1;

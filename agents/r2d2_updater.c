@@ -17,6 +17,7 @@
 #include "received.h"
 #include "replayed.h"
 #include "room.h"
+#include "target.h"
 #include "torso.h"
 
 enum { PARAMS, TARGET, VECTORS };
@@ -268,14 +269,12 @@ static trp_status r2d2_step(trp_updater *base, const trp_update *update)
     struct r2d2_updater *updater = (struct r2d2_updater *)base;
     struct r2d2_turn *turn = &updater->turns[update->step % 2];
     const struct r2d2_rows *rows = &updater->rows;
-    size_t count = base->vectors[PARAMS].count;
+    struct target_rule target = {.period = updater->options.target_period};
     TRP_TRY(check_sequences(updater, update));
     differentiate_sequences(updater, update);
     trp_update_watch(update, PARAMS, &rows->loss->loss, "loss");
     TRP_TRY(trp_update_apply(update, PARAMS));
-    if (update->step % updater->options.target_period == 0)
-        trp_queue_copy(update->queue, update->vectors[TARGET], update->vectors[PARAMS],
-                       count * sizeof(float));
+    target_follow(&target, update, TARGET, PARAMS, base->vectors[PARAMS].count);
     trp_queue_copy(update->queue, &turn->loss, rows->loss, sizeof turn->loss);
     if (update->priorities[0])
         trp_queue_copy(update->queue, turn->priorities, rows->priorities,

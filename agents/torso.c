@@ -76,6 +76,17 @@ trp_status torso_check(const char *who, trp_torso network, const trp_env_spec *e
     return TRP_OK;
 }
 
+trp_status torso_check_numbers(const char *who, const trp_env_spec *env)
+{
+    TRP_TRY(torso_check(who, TRP_TORSO_MLP, env));
+    if (env->observations[0].dtype == TRP_FLOAT32)
+        return TRP_OK;
+    char shape[256];
+    observation_text(&env->observations[0], shape);
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s observes %s, needs float32: it reads no images",
+                    who, env->name, shape);
+}
+
 trp_status torso_check_net(const char *who, trp_torso network, const trp_env_spec *env,
                            const trp_net_spec *spec)
 {

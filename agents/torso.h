@@ -20,7 +20,11 @@ struct torso_image torso_image(trp_torso network, const trp_env_spec *env);
  * reads. `who` ("dqn") begins the message. */
 TRP_MUST_USE trp_status torso_check(const char *who, trp_torso network, const trp_env_spec *env);
 
-/* The same of a whole network on it: trp_net_spec_check(), with what the environment observes. */
+/* INVALID_ARGUMENT: what it observes is not one row of float32. For networks of linear layers that
+ * read something else beside it, such as an action. */
+TRP_MUST_USE trp_status torso_check_numbers(const char *who, const trp_env_spec *env);
+
+/* The same of a whole network that reads it: trp_net_spec_check(), with what it observes. */
 TRP_MUST_USE trp_status torso_check_net(const char *who, trp_torso network, const trp_env_spec *env,
                                         const trp_net_spec *spec);
 

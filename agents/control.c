@@ -1,0 +1,41 @@
+#include "control.h"
+
+#include <string.h>
+
+#include "box.h"
+
+trp_status control_check(const struct control *control, const trp_env_spec *env)
+{
+    TRP_TRY(box_check(control->who, env));
+    TRP_TRY(torso_check_numbers(control->who, env));
+    trp_net_spec spec = control_spec(control, env);
+    return torso_check_net(control->who, TRP_TORSO_MLP, env, &spec);
+}
+
+trp_net_spec control_spec(const struct control *control, const trp_env_spec *env)
+{
+    uint32_t size = (uint32_t)env->action_count;
+    trp_net_spec spec;
+    memset(&spec, 0, sizeof spec);
+    uint32_t last = torso_begin(&spec, TRP_TORSO_MLP, env, &control->hidden);
+    if (control->kind == CONTROL_SQUASHED)
+        trp_net_add_gaussian(&spec, last, size, false);
+    else
+        trp_net_output(&spec, trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR,
+                                                             .name = "action",
+                                                             .from = {last},
+                                                             .size = size,
+                                                             .activation = TRP_TANH}));
+    return spec;
+}
+
+trp_gaussian control_gaussian(uint32_t rows, uint32_t size, const float *mean, const float *log_std)
+{
+    return (trp_gaussian){.rows = rows,
+                          .size = size,
+                          .mean = mean,
+                          .log_std = log_std,
+                          .squashed = true,
+                          .least_log_std = -20,
+                          .most_log_std = 2};
+}

@@ -40,6 +40,7 @@
 #include <troupe/status.h>
 #include <troupe/stop.h>
 #include <troupe/structured_writer.h>
+#include <troupe/td3.h>
 #include <troupe/tensor.h>
 #include <troupe/torso.h>
 #include <troupe/updater.h>

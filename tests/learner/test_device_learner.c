@@ -378,6 +378,22 @@ static void r2d2_on_a_late_device_makes_the_bits_of_the_host(void **state)
     }
 }
 
+static void td3_on_a_late_device_makes_the_bits_of_the_host(void **state)
+{
+    static const char *const names[] = {"critic_loss", "mean_q", "policy_loss"};
+    static const trp_td3_options rows[] = {
+        {.hidden = {16}, .policy_delay = 2},
+        {.hidden = {16, 8}, .policy_delay = 1, .priority_exponent = 0.6F, .target_noise = -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_same_bits((struct wanted){.env = "MountainCarContinuous-v0",
+                                         .agent = trp_td3(&rows[i]),
+                                         .steps = STEPS / 2,
+                                         .publish_every = 7},
+                         i, names);
+}
+
 static void a_step_is_waited_for_when_the_next_one_was_put(void **state)
 {
     (void)state;
@@ -560,6 +576,7 @@ int main(void)
         cmocka_unit_test(dqn_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(r2d2_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(ppo_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(td3_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(a_step_is_waited_for_when_the_next_one_was_put),
         cmocka_unit_test(checkpoints_go_from_one_device_to_another),
         cmocka_unit_test(

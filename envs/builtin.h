@@ -5,6 +5,26 @@
 #include <troupe/env.h>
 
 extern const trp_env_impl acrobot_impl;
+extern const trp_env_impl bsuite_bandit_impl;
+extern const trp_env_impl bsuite_bandit_noise_impl;
+extern const trp_env_impl bsuite_bandit_scale_impl;
+extern const trp_env_impl bsuite_cartpole_impl;
+extern const trp_env_impl bsuite_cartpole_noise_impl;
+extern const trp_env_impl bsuite_cartpole_scale_impl;
+extern const trp_env_impl bsuite_cartpole_swingup_impl;
+extern const trp_env_impl bsuite_catch_impl;
+extern const trp_env_impl bsuite_catch_noise_impl;
+extern const trp_env_impl bsuite_catch_scale_impl;
+extern const trp_env_impl bsuite_deep_sea_impl;
+extern const trp_env_impl bsuite_deep_sea_stochastic_impl;
+extern const trp_env_impl bsuite_discounting_chain_impl;
+extern const trp_env_impl bsuite_memory_len_impl;
+extern const trp_env_impl bsuite_memory_size_impl;
+extern const trp_env_impl bsuite_mountain_car_impl;
+extern const trp_env_impl bsuite_mountain_car_noise_impl;
+extern const trp_env_impl bsuite_mountain_car_scale_impl;
+extern const trp_env_impl bsuite_umbrella_distract_impl;
+extern const trp_env_impl bsuite_umbrella_length_impl;
 extern const trp_env_impl cartpole_impl;
 extern const trp_env_impl catch_impl;
 extern const trp_env_impl cliff_walking_impl;

@@ -6,6 +6,7 @@
 #include <troupe/actor_critic_losses.h>
 #include <troupe/adder.h>
 #include <troupe/agent.h>
+#include <troupe/bsuite.h>
 #include <troupe/bytes.h>
 #include <troupe/checkpoint.h>
 #include <troupe/columns.h>

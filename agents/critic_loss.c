@@ -38,14 +38,14 @@ static void find_critic_loss(void *arguments)
     trp_value_batch batch = {.rows = job->rows, .targets = job->targets, .weights = job->weights};
     struct critic_numbers numbers = {0};
     for (uint32_t i = 0; i < job->count; i++) {
-        trp_loss loss = trp_value_loss(&batch, job->values[i], job->room, job->values[i]);
+        for (uint32_t row = 0; row < job->rows; row++) {
+            float size = fabsf(job->targets[row] - job->values[i][row]);
+            job->errors[row] = i == 0 ? size : fmaxf(job->errors[row], size);
+        }
+        trp_loss loss = trp_value_loss(&batch, job->values[i], NULL, job->values[i]);
         numbers.loss += loss.loss;
         if (i == 0)
             numbers.mean_q = loss.value;
-        for (uint32_t row = 0; row < job->rows; row++) {
-            float size = fabsf(job->room[row]);
-            job->errors[row] = i == 0 ? size : fmaxf(job->errors[row], size);
-        }
     }
     *job->numbers = numbers;
 }
@@ -56,15 +56,38 @@ void critic_loss_on(trp_queue *queue, const struct critic_loss_job *job)
 {
     static const trp_kernel kernel = {"critics.loss", find_critic_loss};
     size_t floats = job->rows * sizeof(float);
-    trp_operand operands[5 + CRITICS_MAX] = {
+    trp_operand operands[4 + CRITICS_MAX] = {
         {AT(targets), floats, TRP_READ},
         {AT(weights), floats, TRP_READ},
         {AT(errors), floats, TRP_WRITE},
-        {AT(room), floats, TRP_WRITE},
         {AT(numbers), sizeof *job->numbers, TRP_WRITE},
     };
     for (uint32_t i = 0; i < job->count; i++)
-        operands[5 + i] =
+        operands[4 + i] =
             (trp_operand){AT(values) + i * sizeof job->values[0], floats, TRP_READ | TRP_WRITE};
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 5 + job->count);
+    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 4 + job->count);
+}
+
+trp_status critics_learn(struct critics *critics, const trp_update *update, size_t vector,
+                         struct control_batch *batch, const float *targets,
+                         struct critic_numbers *numbers)
+{
+    struct critics_pass pass = {.queue = update->queue,
+                                .params = update->vectors[vector],
+                                .rows = batch->rows,
+                                .states = batch->states,
+                                .actions = batch->actions,
+                                .values = critics->values};
+    critics_forward(critics, &pass);
+    struct critic_loss_job job = {.rows = batch->rows,
+                                  .count = critics->count,
+                                  .targets = targets,
+                                  .weights = batch->weights,
+                                  .errors = batch->errors,
+                                  .numbers = numbers};
+    memcpy(job.values, critics->values, sizeof job.values);
+    critic_loss_on(update->queue, &job);
+    critics_backward(critics, &pass, update->grads[vector]);
+    trp_update_watch(update, vector, &numbers->loss, "critic loss");
+    return trp_update_apply(update, vector);
 }

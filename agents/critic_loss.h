@@ -5,6 +5,7 @@
 #define TRP_AGENTS_CRITIC_LOSS_H
 
 #include <troupe/actor_critic_losses.h>
+#include "control_batch.h"
 #include "critics.h"
 
 struct critic_targets_job {
@@ -23,14 +24,19 @@ struct critic_numbers {
 struct critic_loss_job {
     uint32_t rows, count; /* count: critics */
     const float *targets;
-    const float *weights;       /* NULL: 1 */
-    float *values[CRITICS_MAX]; /* derivatives afterwards */
-    float *errors;              /* written: the largest size of a row's errors; of priorities */
-    float *room;
+    const float *weights;           /* NULL: 1 */
+    float *values[CRITICS_MAX];     /* derivatives afterwards */
+    float *errors;                  /* written: the largest size of a row's errors; of priorities */
     struct critic_numbers *numbers; /* written */
 };
 
 /* trp_value_loss() of each. */
 void critic_loss_on(trp_queue *queue, const struct critic_loss_job *job);
+
+/* The whole phase of a vector of critics that learn `targets`, [rows], of what was done in the
+ * batch, whose errors are written; in critics->values. Fails as trp_update_apply(). */
+TRP_MUST_USE trp_status critics_learn(struct critics *critics, const trp_update *update,
+                                      size_t vector, struct control_batch *batch,
+                                      const float *targets, struct critic_numbers *numbers);
 
 #endif

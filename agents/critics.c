@@ -50,10 +50,12 @@ trp_status critics_create(struct critics *critics, const struct critics_options 
     critics->spec = critic_spec(options, env, 0);
     critics->each = trp_net_param_count(&critics->spec);
     size_t actions = (size_t)batch * critics->size * sizeof(float);
+    size_t values = (size_t)batch * critics->outputs * sizeof(float);
     for (uint32_t i = 0; i < critics->count; i++) {
         trp_net_spec spec = critic_spec(options, env, i);
         critics->tensor_count +=
             trp_net_tensors_at(&spec, i * critics->each, critics->tensors + critics->tensor_count);
+        TRP_TRY(room_add(room, values, &critics->values[i]));
         TRP_TRY(room_add(room, actions, &critics->dactions[i]));
         TRP_TRY(
             trp_net_create(&critics->nets[i], &(trp_net_options){.spec = &spec,

@@ -30,7 +30,9 @@ struct critics {
     trp_net *nets[CRITICS_MAX];
     trp_net_tensor *tensors;
     size_t tensor_count;
-    float *dactions[CRITICS_MAX]; /* [batch][size], of a room */
+    /* Of a room: */
+    float *values[CRITICS_MAX];   /* [batch][outputs]: for passes, as much as is needed at once */
+    float *dactions[CRITICS_MAX]; /* [batch][size] */
 };
 
 /* A pass through the first `count` of them (0: all). Pointers are the device's. A plan keeps what

@@ -32,8 +32,7 @@ struct td3_updater {
     struct td3_numbers turns[2]; /* of the last step and the one before, on the host */
     struct room room;            /* that what follows lies in: */
     float *actions;              /* [rows][size]: the policies' */
-    float *values[2];            /* [rows]: the critics' */
-    float *targets, *errors;     /* [rows] */
+    float *targets;              /* [rows] */
     struct td3_numbers *numbers;
 };
 
@@ -115,39 +114,15 @@ static void smooth_targets(struct td3_updater *updater, const trp_update *update
                                 .rows = batch->rows,
                                 .states = batch->next_states,
                                 .actions = updater->actions,
-                                .values = updater->values};
+                                .values = updater->critics.values};
     critics_forward(&updater->critics, &pass);
     critic_targets_on(update->queue,
                       &(struct critic_targets_job){.batch = {.rows = batch->rows,
                                                              .rewards = batch->rewards,
                                                              .discounts = batch->discounts,
-                                                             .next_q = updater->values[0],
-                                                             .next_q2 = updater->values[1]},
+                                                             .next_q = updater->critics.values[0],
+                                                             .next_q2 = updater->critics.values[1]},
                                                    .targets = updater->targets});
-}
-
-static trp_status learn_critics(struct td3_updater *updater, const trp_update *update)
-{
-    struct control_batch *batch = &updater->batch;
-    struct critics_pass pass = {.queue = update->queue,
-                                .params = update->vectors[CRITICS],
-                                .rows = batch->rows,
-                                .states = batch->states,
-                                .actions = batch->actions,
-                                .values = updater->values};
-    critics_forward(&updater->critics, &pass);
-    critic_loss_on(update->queue,
-                   &(struct critic_loss_job){.rows = batch->rows,
-                                             .count = updater->critics.count,
-                                             .targets = updater->targets,
-                                             .weights = batch->weights,
-                                             .values = {updater->values[0], updater->values[1]},
-                                             .errors = batch->errors,
-                                             .room = updater->errors,
-                                             .numbers = &updater->numbers->critics});
-    critics_backward(&updater->critics, &pass, update->grads[CRITICS]);
-    trp_update_watch(update, CRITICS, &updater->numbers->critics.loss, "critic loss");
-    return trp_update_apply(update, CRITICS);
 }
 
 static trp_status learn_policy(struct td3_updater *updater, const trp_update *update)
@@ -161,9 +136,9 @@ static trp_status learn_policy(struct td3_updater *updater, const trp_update *up
                                 .rows = batch->rows,
                                 .states = batch->states,
                                 .actions = updater->actions,
-                                .values = updater->values};
+                                .values = updater->critics.values};
     critics_forward(&updater->critics, &pass);
-    policy_loss_on(update->queue, &(struct policy_loss_job){batch->rows, updater->values[0],
+    policy_loss_on(update->queue, &(struct policy_loss_job){batch->rows, updater->critics.values[0],
                                                             &updater->numbers->policy});
     const float *dactions = critics_backward_actions(&updater->critics, &pass);
     trp_net_backward(updater->policy, update->vectors[PARAMS], &rows,
@@ -195,7 +170,8 @@ static trp_status td3_step(trp_updater *base, const trp_update *update)
     struct target_rule target = {.rate = updater->options.target_rate};
     control_batch_take(&updater->batch, update);
     smooth_targets(updater, update);
-    TRP_TRY(learn_critics(updater, update));
+    TRP_TRY(critics_learn(&updater->critics, update, CRITICS, &updater->batch, updater->targets,
+                          &updater->numbers->critics));
     if (!is_delayed(updater, update)) {
         TRP_TRY(learn_policy(updater, update));
         target_follow(&target, update, TARGET_PARAMS, PARAMS, base->vectors[PARAMS].count);
@@ -267,9 +243,9 @@ static trp_status make_networks(struct td3_updater *updater, const trp_env_spec 
     const struct {
         void *memory; /* of a pointer */
         size_t bytes;
-    } pieces[] = {{&updater->actions, actions},  {&updater->values[0], floats},
-                  {&updater->values[1], floats}, {&updater->targets, floats},
-                  {&updater->errors, floats},    {&updater->numbers, sizeof *updater->numbers}};
+    } pieces[] = {{&updater->actions, actions},
+                  {&updater->targets, floats},
+                  {&updater->numbers, sizeof *updater->numbers}};
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         TRP_TRY(room_add(&updater->room, pieces[i].bytes, pieces[i].memory));
     TRP_TRY(control_batch_create(&updater->batch, env, rows, &updater->room));

@@ -6,6 +6,7 @@
 #include <troupe/ppo.h>
 #include <troupe/program.h>
 #include <troupe/r2d2.h>
+#include <troupe/sac.h>
 #include <troupe/td3.h>
 
 #include "cli.h"
@@ -13,10 +14,8 @@
 #include "core/words.h"
 
 static const trp_option_table *(*const agent_tables[])(void) = {
-    trp_dqn_option_table,
-    trp_ppo_option_table,
-    trp_r2d2_option_table,
-    trp_td3_option_table,
+    trp_dqn_option_table, trp_ppo_option_table, trp_r2d2_option_table,
+    trp_sac_option_table, trp_td3_option_table,
 };
 
 static const char *const node_kinds[] = {"replay", "learner", "actor", "evaluator"};

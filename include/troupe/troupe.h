@@ -35,6 +35,7 @@
 #include <troupe/rng.h>
 #include <troupe/rollout.h>
 #include <troupe/rpc.h>
+#include <troupe/sac.h>
 #include <troupe/sampler.h>
 #include <troupe/shards.h>
 #include <troupe/source.h>

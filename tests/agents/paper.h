@@ -205,7 +205,7 @@ static inline float *paper_copy(struct study *study, const char *vector_name)
 /* Other numbers than at the beginning, so that a target is told from what it follows, whose tensors
  * it has. */
 static inline void paper_shake(struct study *study, const char *vector_name, const char *like,
-                               uint64_t seed)
+                               uint64_t seed, float size)
 {
     float values[PAPER_WIDTH_MAX * PAPER_WIDTH_MAX];
     float *flat = study->run.values[paper_vector(study, vector_name)];
@@ -215,7 +215,7 @@ static inline void paper_shake(struct study *study, const char *vector_name, con
     for (size_t i = 0; i < spec->tensor_count; i++) {
         trp_net_tensor_get(&spec->tensors[i], flat, values);
         for (size_t k = 0; k < spec->tensors[i].count; k++)
-            values[k] += 0.7F * (float)trp_rng_normal(&rng);
+            values[k] += size * (float)trp_rng_normal(&rng);
         trp_net_tensor_set(&spec->tensors[i], values, flat);
     }
 }

@@ -31,9 +31,9 @@ static struct study *begin(const trp_td3_options *options)
 {
     trp_agent agent = trp_td3(options);
     struct study *study = study_create(&agent, &paper_env, PAPER_ROWS, 3);
-    paper_shake(study, "params", "params", 5);
-    paper_shake(study, "target_params", "params", 6);
-    paper_shake(study, "target_critics", "critics", 14);
+    paper_shake(study, "params", "params", 5, 0.7F);
+    paper_shake(study, "target_params", "params", 6, 0.7F);
+    paper_shake(study, "target_critics", "critics", 14, 0.7F);
     return study;
 }
 

@@ -394,6 +394,22 @@ static void td3_on_a_late_device_makes_the_bits_of_the_host(void **state)
                          i, names);
 }
 
+static void sac_on_a_late_device_makes_the_bits_of_the_host(void **state)
+{
+    static const char *const names[] = {"critic_loss", "temperature", "policy_loss"};
+    static const trp_sac_options rows[] = {
+        {.hidden = {16}},
+        {.hidden = {16, 8}, .temperature = 0.2F, .priority_exponent = 0.6F},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_same_bits((struct wanted){.env = "MountainCarContinuous-v0",
+                                         .agent = trp_sac(&rows[i]),
+                                         .steps = STEPS / 2,
+                                         .publish_every = 7},
+                         i, names);
+}
+
 static void a_step_is_waited_for_when_the_next_one_was_put(void **state)
 {
     (void)state;
@@ -577,6 +593,7 @@ int main(void)
         cmocka_unit_test(r2d2_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(ppo_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(td3_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(sac_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(a_step_is_waited_for_when_the_next_one_was_put),
         cmocka_unit_test(checkpoints_go_from_one_device_to_another),
         cmocka_unit_test(

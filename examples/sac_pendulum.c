@@ -1,0 +1,41 @@
+/* SAC learns Pendulum-v1: one replay server, one learner, an actor, an evaluator.
+ *
+ *     ./sac_pendulum                        a process per node, until the pendulum is held up
+ *     ./sac_pendulum --launch=threads       everything in this process */
+#include <troupe/troupe.h>
+
+static trp_status build(trp_program *program, int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    trp_agent agent = trp_sac(&(trp_sac_options){
+        .hidden = {64, 64}, /* so small a task needs no more */
+        .batch_size = 64,
+        .learning_rate = 1e-3F,
+        .critic_learning_rate = 1e-3F,
+        .temperature_learning_rate = 1e-3F,
+        .random_steps = 1000,
+        .min_replay_size = 1000,
+        .samples_per_insert = 64, /* one learner step for each step of an actor */
+    });
+
+    trp_actor_options acting = {.agent = &agent, .env = "Pendulum-v1"};
+    acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
+    acting.params = trp_add_learner(
+        program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});
+    trp_add_actors(program, "actor", 1, &acting);
+    trp_add_evaluator(program, "evaluator",
+                      &(trp_actor_options){
+                          .agent = &agent,
+                          .env = acting.env,
+                          .params = acting.params,
+                          .episodes = 100,
+                          .target_return = -170,
+                      });
+    return TRP_OK;
+}
+
+int main(int argc, char **argv)
+{
+    return trp_main(argc, argv, "sac_pendulum", build);
+}

@@ -1,6 +1,7 @@
 /* `troupe replay dump`: tables into a file, item by item, without sampling them. */
 #include <string.h>
 
+#include "core/printable.h"
 #include "fetch.h"
 #include "interrupt.h"
 #include "sink.h"
@@ -62,6 +63,17 @@ static trp_status dump_tables(struct dump *dump, const Troupe__ReplayTablesRespo
     return status;
 }
 
+/* Items of a stopped store that nobody has seen: their records were damaged when it was opened. A
+ * server's are long gone. */
+static bool damaged_told(const Troupe__ReplayTablesResponse *tables)
+{
+    uint64_t count = tables->pid ? 0 : tables->store->damaged_items;
+    if (count > 0)
+        print_text(stderr, "%llu damaged item%s left out, of whatever table\n",
+                   (unsigned long long)count, count == 1 ? " was" : "s were");
+    return count > 0;
+}
+
 static trp_status dump_work(struct work *work)
 {
     const char *name = work->table, *file = work->call->words[work->call->word_count - 1];
@@ -79,6 +91,8 @@ static trp_status dump_work(struct work *work)
         sink_print(&dump.sink, file, work->args->json);
     if (dump.sink.left_out > 0)
         work->exit_status = EXIT_FAILED;
+    if (status == TRP_OK && damaged_told(tables))
+        work->exit_status = EXIT_DAMAGED;
     sink_close(&dump.sink);
     filter_cleanup(&filter);
     troupe__replay_tables_response__free_unpacked(tables, NULL);

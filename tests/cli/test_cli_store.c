@@ -324,6 +324,34 @@ static void an_item_whose_record_is_damaged_is_told_by_its_number(void **state)
     assert_file_contains(&desk->at, "err", "item 4: its record is damaged");
 }
 
+/* Of such a record there is enough to know its table, and no item. */
+static void a_dump_that_lacks_what_was_damaged_says_so(void **state)
+{
+    static const uint8_t version[8] = {0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    struct desk *desk = *state;
+    desk_serve(desk, "--table=name=t");
+    char *text = xstrdup("");
+    for (int i = 1; i <= 3; i++) {
+        char *longer = xasprintf("%s{\"table\":\"t\",\"key\":\"%d\",\"priority\":1,\"policy_"
+                                 "version\":\"%llu\",\"columns\""
+                                 ":[{\"dtype\":\"uint8\",\"shape\":[1],\"data\":\"AQ==\"}]}\n",
+                                 text, i, i == 2 ? 0x1122334455667788ULL : 0);
+        free(text);
+        text = longer;
+    }
+    desk_write(desk, "items.jsonl", text);
+    free(text);
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    desk_stop(desk);
+    damage(desk, "store/data.mdb", version, true);
+    assert_troupe(desk, 4, "replay dump store t x.jsonl");
+    assert_file_contains(&desk->at, "out", "2 items in x.jsonl");
+    assert_file_contains(&desk->at, "err", "1 damaged item was left out");
+    desk_serve(desk, "--table=name=t"); /* drops it for good */
+    assert_troupe(desk, 0, "replay dump %s t x.jsonl", desk->address);
+    desk_stop(desk);
+}
+
 static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **state)
 {
     static const char *const reads[] = {"peek %s t 1", "dump %s t x.jsonl", "sample %s t -n 999"};
@@ -567,6 +595,7 @@ int main(void)
         TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
         TEST(an_item_whose_record_is_damaged_is_told_by_its_number),
+        TEST(a_dump_that_lacks_what_was_damaged_says_so),
         TEST(who_reads_a_damaged_item_of_a_server_is_told_and_it_goes),
         TEST(what_a_server_makes_is_its_owners_alone),
         TEST(an_interrupted_restore_leaves_nothing_and_a_killed_one_nothing_for_long),

@@ -200,22 +200,19 @@ void progress_end(struct progress_line *progress)
 
 /* ---- a question -------------------------------------------------------------------------- */
 
-bool confirmed(bool yes, const char *format, ...)
+trp_status confirm(bool yes, const char *format, ...)
 {
     char answer[8] = "";
     if (yes)
-        return true;
-    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-        trp_fail(TRP_FAILED_PRECONDITION, "this cannot be undone: say --yes");
-        return false;
-    }
+        return TRP_OK;
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return trp_fail(TRP_INVALID_ARGUMENT, "this cannot be undone: say --yes");
     va_list args;
     va_start(args, format);
     vprint_text(stderr, format, args);
     va_end(args);
     fputs(" [y/N] ", stderr);
     if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
-        return true;
-    trp_fail(TRP_FAILED_PRECONDITION, "nothing was done");
-    return false;
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION, "nothing was done");
 }

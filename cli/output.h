@@ -50,8 +50,8 @@ void progress_begin(struct progress_line *progress, const char *what, const char
 void progress_show(struct progress_line *progress, uint64_t done);
 void progress_end(struct progress_line *progress); /* clears the line; harmless twice */
 
-/* Asks on the terminal; `yes` answers. False, with FAILED_PRECONDITION in trp_last_error(): the
- * answer was no, or there is no terminal to ask on. */
-bool confirmed(bool yes, const char *format, ...) TRP_PRINTF(2, 3);
+/* Asks on the terminal; `yes` answers. FAILED_PRECONDITION: the answer was no; INVALID_ARGUMENT:
+ * there is no terminal to ask on. */
+trp_status confirm(bool yes, const char *format, ...) TRP_PRINTF(2, 3);
 
 #endif

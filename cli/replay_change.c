@@ -53,10 +53,9 @@ static trp_status drop_work(struct work *work)
     request.table = (char *)(uintptr_t)work->table;
     request.only_if_empty = work->args->if_empty;
     TRP_TRY(size_ask(work, &size));
-    if (size > 0 && !work->args->if_empty &&
-        !confirmed(work->args->yes, "Drop table %s and its %" PRId64 " item%s?", work->table, size,
-                   plural(size)))
-        return TRP_FAILED_PRECONDITION;
+    if (size > 0 && !work->args->if_empty)
+        TRP_TRY(confirm(work->args->yes, "Drop table %s and its %" PRId64 " item%s?", work->table,
+                        size, plural(size)));
     TRP_TRY(target_call(&work->target, "DropTable", &request.base, NULL));
     done_print(work, "dropped", "items", work->args->if_empty ? 0 : size);
     return TRP_OK;
@@ -73,9 +72,9 @@ static trp_status reset_work(struct work *work)
 {
     int64_t size;
     TRP_TRY(size_ask(work, &size));
-    if (size > 0 && !confirmed(work->args->yes, "Remove the %" PRId64 " item%s of table %s?", size,
-                               plural(size), work->table))
-        return TRP_FAILED_PRECONDITION;
+    if (size > 0)
+        TRP_TRY(confirm(work->args->yes, "Remove the %" PRId64 " item%s of table %s?", size,
+                        plural(size), work->table));
     TRP_TRY(trp_replay_reset(work->target.channel, work->table, RPC_TIMEOUT_MS));
     done_print(work, "reset", "items", size);
     return TRP_OK;
@@ -238,9 +237,9 @@ static trp_status delete_matching(struct work *work, int64_t *deleted)
     trp_status status = matching_keys(work, &filter, keys, &count, &matches);
     if (status == TRP_OK && matches == 0)
         status = trp_fail(TRP_NOT_FOUND, "no item of table %s matches", work->table);
-    if (status == TRP_OK && !confirmed(work->args->yes, "Delete %" PRId64 " item%s of table %s?",
-                                       matches, plural(matches), work->table))
-        status = TRP_FAILED_PRECONDITION;
+    if (status == TRP_OK)
+        status = confirm(work->args->yes, "Delete %" PRId64 " item%s of table %s?", matches,
+                         plural(matches), work->table);
     progress_begin(&progress, "delete", "items", matches > 0 ? (uint64_t)matches : 0);
     while (status == TRP_OK && count > 0 && *deleted < matches) {
         status = trp_replay_delete(work->target.channel, work->table, keys, count, RPC_TIMEOUT_MS);

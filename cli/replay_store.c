@@ -268,10 +268,10 @@ static trp_status removal_confirm(struct work *work)
     TRP_TRY(checkpoints_remove(work, true, &doomed));
     size_t count = doomed->n_paths;
     troupe__replay_remove_checkpoints_response__free_unpacked(doomed, NULL);
-    if (count == 0 || confirmed(work->args->yes, "Remove %zu checkpoint%s of %s?", count,
-                                plural((int64_t)count), work->target.text))
+    if (count == 0)
         return TRP_OK;
-    return TRP_FAILED_PRECONDITION;
+    return confirm(work->args->yes, "Remove %zu checkpoint%s of %s?", count, plural((int64_t)count),
+                   work->target.text);
 }
 
 static trp_status removal_work(struct work *work)

@@ -194,7 +194,7 @@ static void change(struct desk *desk, const char *target)
     assert_troupe(desk, 3, "replay delete %s t 1 77", target);
     assert_troupe(desk, 0, "replay delete %s t 1 1", target);
     assert_file_contains(&desk->at, "out", "deleted: 1 item\n");
-    assert_troupe(desk, 1, "replay delete %s t --max-priority=3", target);
+    assert_troupe(desk, 2, "replay delete %s t --max-priority=3", target);
     assert_one_error(desk, "--yes");
     assert_troupe(desk, 0, "replay delete %s t --max-priority=3 --yes -o json", target);
     cJSON *json = desk_json(desk);
@@ -203,7 +203,7 @@ static void change(struct desk *desk, const char *target)
     assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", target);
     assert_keys(desk, "4 5 ");
 
-    assert_troupe(desk, 1, "replay reset %s t", target);
+    assert_troupe(desk, 2, "replay reset %s t", target);
     assert_one_error(desk, "--yes");
     assert_troupe(desk, 0, "replay reset %s t --yes", target);
     assert_file_contains(&desk->at, "out", "reset: 2 items");

@@ -184,7 +184,7 @@ static void checkpoints_are_removed_by_name_and_number(void **state)
     free(checkpoint(desk, desk->address));
     char *second = checkpoint(desk, desk->address);
     free(checkpoint(desk, desk->address));
-    assert_troupe(desk, 1, "replay checkpoints %s --remove=%s", desk->address, second);
+    assert_troupe(desk, 2, "replay checkpoints %s --remove=%s", desk->address, second);
     assert_one_error(desk, "--yes");
     assert_troupe(desk, 3, "replay checkpoints %s --remove=none --yes", desk->address);
     assert_one_error(desk, "has no checkpoint none");

@@ -423,6 +423,25 @@ static bool leaf_fits(const struct signature_leaf *leaf, const trp_tensor_spec *
     return true;
 }
 
+/* Of columns that fit as far as both go: the first that only one has. */
+static trp_status wrong_count(const struct signature *signature, const trp_tensor_spec *columns,
+                              size_t count, const char *table)
+{
+    char text[128];
+    if (count < signature->count) {
+        const struct signature_leaf *leaf = &signature->leaves[count];
+        tensor_describe(text, sizeof text, leaf->dtype, leaf->rank, leaf->dims);
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%zu columns were given, but table '%s' has %u: '%s', %s, is missing",
+                        count, table, signature->count, leaf->path, text);
+    }
+    const trp_tensor_spec *column = &columns[signature->count];
+    tensor_describe(text, sizeof text, (int32_t)column->dtype, column->rank, column->shape);
+    return trp_fail(TRP_INVALID_ARGUMENT, "column %u (%s) is %s, but table '%s' has %u columns",
+                    signature->count, column->name ? column->name : "unnamed", text, table,
+                    signature->count);
+}
+
 trp_status signature_check(const struct signature *signature, const trp_tensor_spec *columns,
                            size_t count, const char *table)
 {
@@ -438,8 +457,5 @@ trp_status signature_check(const struct signature *signature, const trp_tensor_s
             TRP_INVALID_ARGUMENT, "column %zu (%s) is %s, but table '%s' has %s there ('%s')", i,
             columns[i].name ? columns[i].name : "unnamed", ours, table, theirs, leaf->path);
     }
-    if (count != signature->count)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were given, but table '%s' has %u",
-                        count, table, signature->count);
-    return TRP_OK;
+    return count == signature->count ? TRP_OK : wrong_count(signature, columns, count, table);
 }

@@ -10,6 +10,7 @@
  * fit ends in a status that names the column, never in a write outside its row of the batch. */
 #include "unpack_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +45,16 @@ static trp_status wrong_column(const struct unpacker *unpacker, size_t index, co
                     index, spec->name ? spec->name : "unnamed", ours, has);
 }
 
-static trp_status wrong_length(const struct unpacker *unpacker, size_t index, bool squeeze)
+static trp_status wrong_length(const struct unpacker *unpacker, size_t index,
+                               const struct wire_column *wire, const struct wire_slice *slices)
 {
+    char has[64];
+    int64_t steps = 0;
+    for (uint32_t i = 0; i < wire->slice_count; i++)
+        steps += slices[i].length;
+    snprintf(has, sizeof has, "has %" PRId64 " steps there", steps);
     return wrong_column(unpacker, index,
-                        squeeze ? "has one step without a time axis there"
-                                : "has another number of steps there");
+                        wire->squeeze ? "has one step without a time axis there" : has);
 }
 
 static trp_status wrong_tensor(const struct unpacker *unpacker, size_t index, bool squeeze,
@@ -96,26 +102,28 @@ static trp_status unpack_column(struct unpacker *unpacker, const struct wire_lis
     const struct wire_slice *slices = &lists->slices[wire->slice_first];
     const trp_tensor_spec *spec = &unpacker->columns[index];
     if (!wire->squeeze && spec->rank == 0)
-        return wrong_length(unpacker, index, wire->squeeze);
+        return wrong_length(unpacker, index, wire, slices);
     int64_t steps = wire->squeeze ? 1 : spec->shape[0];
     size_t row_bytes = unpacker->row_bytes[index] / (size_t)steps;
     int64_t done = 0;
     for (uint32_t i = 0; i < wire->slice_count; i++) {
         int64_t length = slices[i].length;
         if (length < 0 || length > steps - done)
-            return wrong_length(unpacker, index, wire->squeeze);
+            return wrong_length(unpacker, index, wire, slices);
         TRP_TRY(unpack_slice(unpacker, index, wire->squeeze, &slices[i], row_bytes, out));
         out += (size_t)length * row_bytes;
         done += length;
     }
-    return done == steps ? TRP_OK : wrong_length(unpacker, index, wire->squeeze);
+    return done == steps ? TRP_OK : wrong_length(unpacker, index, wire, slices);
 }
 
 trp_status unpacker_decode_sample(struct unpacker *unpacker, const struct wire_lists *lists,
                                   const struct wire_item *item, const struct wire_draw *draw,
                                   struct batch *batch)
 {
-    if (item->column_count != unpacker->column_count)
+    if (item->column_count < unpacker->column_count)
+        return wrong_column(unpacker, item->column_count, "ends before it");
+    if (item->column_count > unpacker->column_count)
         return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were asked for, but the sample has %u",
                         unpacker->column_count, item->column_count);
     cutter_begin(&unpacker->cutter, lists->chunks, lists->chunk_count);

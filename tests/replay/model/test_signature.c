@@ -118,7 +118,13 @@ static void columns_that_differ_are_named(void **state)
     assert_non_null(strstr(trp_last_error(), "float32[3], but table 't' has float32[2]"));
     columns[0].shape[0] = 2;
     assert_int_equal(signature_check(&s, columns, 1, "t"), TRP_INVALID_ARGUMENT);
-    assert_non_null(strstr(trp_last_error(), "1 columns were given, but table 't' has 2"));
+    assert_string_equal(trp_last_error(), "1 columns were given, but table 't' has 2: 'act', "
+                                          "int32[], is missing");
+    const trp_tensor_spec more[] = {
+        columns[0], {.dtype = TRP_INT32}, {.name = "extra", .dtype = TRP_FLOAT32}};
+    assert_int_equal(signature_check(&s, more, 3, "t"), TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(),
+                        "column 2 (extra) is float32[], but table 't' has 2 columns");
     signature_cleanup(&s);
 }
 

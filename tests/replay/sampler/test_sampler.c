@@ -437,6 +437,30 @@ static void columns_that_the_samples_do_not_have_are_named(void **state)
     sampler_end(peer, sampler);
 }
 
+static void columns_and_steps_that_the_samples_are_short_of_are_named(void **state)
+{
+    struct peer *peer = *state;
+    trp_tensor_spec columns[SAMPLE_COLUMNS + 1];
+    memcpy(columns, sample_columns, sizeof sample_columns);
+    columns[SAMPLE_COLUMNS] = (trp_tensor_spec){.name = "extra", .dtype = TRP_FLOAT32};
+    trp_sampler_options options = options_of(4, 0);
+    options.columns = columns;
+    options.column_count = SAMPLE_COLUMNS + 1;
+    trp_sampler *sampler = sampler_create(peer, options);
+    trp_batch batch;
+    assert_int_equal(trp_sampler_next(sampler, &batch, 5000), TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(), "column 4 (extra) was asked for as float32[], but the "
+                                          "sample ends before it");
+    sampler_end(peer, sampler);
+    columns[1].shape[0]++;
+    options.column_count = SAMPLE_COLUMNS;
+    sampler = sampler_create(peer, options);
+    assert_int_equal(trp_sampler_next(sampler, &batch, 5000), TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(), "column 1 (frames) was asked for as uint8[4,40], but the "
+                                          "sample has 3 steps there");
+    sampler_end(peer, sampler);
+}
+
 static void a_signature_is_checked_before_the_first_sample(void **state)
 {
     struct peer *peer = *state;
@@ -507,6 +531,7 @@ int main(void)
         BOTH(more_samples_than_asked_for_are_an_error),
         BOTH(a_stop_ends_the_wait_of_another_thread),
         BOTH(columns_that_the_samples_do_not_have_are_named),
+        BOTH(columns_and_steps_that_the_samples_are_short_of_are_named),
         BOTH(a_signature_is_checked_before_the_first_sample),
         BOTH(options_that_make_no_batch_are_refused),
     };

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 
 #include <troupe/rollout.h>
+#include "adder.h"
 #include "core/alloc.h"
+#include "core/clock.h"
+#include "core/status.h"
 
 void item_sink_prepare(struct item_sink *sink, const trp_adder_options *options,
                        const trp_writer_options *writer)
@@ -67,6 +70,15 @@ trp_status item_sink_create_item(struct item_sink *sink, uint64_t version,
     }
     sink->items++;
     return TRP_OK;
+}
+
+trp_status item_sink_send(struct item_sink *sink, bool at_once)
+{
+    if (!sink->writer || !(adder_is_late(&sink->emptied_ns) || at_once))
+        return TRP_OK;
+    trp_status status = trp_writer_flush(sink->writer, UINT32_MAX, 0);
+    sink->emptied_ns = clock_now_ns(&clock_coarse);
+    return status_is_transient(status) ? TRP_OK : status;
 }
 
 trp_status item_sink_flush(struct item_sink *sink, uint32_t unconfirmed, int64_t timeout_ms)

@@ -13,7 +13,8 @@ struct item_sink {
     bool is_open;
     char *table;
     double priority;
-    uint64_t items; /* so far */
+    uint64_t items;     /* so far */
+    int64_t emptied_ns; /* when the writer was last told to send all; 0: before the first push */
 };
 
 /* `writer` says what rows are; its columns outlive the sink. */
@@ -36,6 +37,10 @@ TRP_MUST_USE trp_status item_sink_append(struct item_sink *sink, uint64_t episod
 TRP_MUST_USE trp_status item_sink_create_item(struct item_sink *sink, uint64_t version,
                                               const trp_item_column *columns, size_t column_count,
                                               int64_t timeout_ms);
+
+/* Sends what the writer keeps, as far as the table takes it now, if `at_once` or if it has waited
+ * for ADDER_KEEP_MS. What is left then waits as long again, and is no failure. */
+TRP_MUST_USE trp_status item_sink_send(struct item_sink *sink, bool at_once);
 
 /* Until at most `unconfirmed` items are in flight; a rollout has none. */
 TRP_MUST_USE trp_status item_sink_flush(struct item_sink *sink, uint32_t unconfirmed,

@@ -15,9 +15,6 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/status.h"
-#include "core/thread.h"
 #include "limits.h"
 #include "core/limits.h"
 #include "nstep.h"
@@ -38,8 +35,7 @@ struct nstep_adder {
     bool masked;           /* there is a column of next masks */
     size_t version_column;
     size_t capacity, kept_count, kept_sent;
-    bool appended;      /* row kept_sent is in the sink, its item is not */
-    int64_t emptied_ns; /* when the writer kept nothing last; 0: before the first push */
+    bool appended; /* row kept_sent is in the sink, its item is not */
 };
 
 void trp_nstep_columns(const trp_env_spec *env, const trp_columns *extras, trp_columns *columns)
@@ -120,14 +116,6 @@ static trp_status send_row(struct nstep_adder *adder, int64_t timeout_ms)
                                  adder->item, columns, timeout_ms);
 }
 
-/* What the table takes now; the rest has time until it is late again. */
-static trp_status send_all(struct nstep_adder *adder)
-{
-    trp_status status = item_sink_flush(&adder->sink, UINT32_MAX, 0);
-    adder->emptied_ns = clock_now_ns(&clock_coarse);
-    return status_is_transient(status) ? TRP_OK : status;
-}
-
 static trp_status nstep_push(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
@@ -139,7 +127,7 @@ static trp_status nstep_push(trp_adder *base, int64_t timeout_ms)
         adder->kept_sent++;
     }
     adder->kept_sent = adder->kept_count = 0;
-    return adder->sink.writer && adder_is_late(&adder->emptied_ns) ? send_all(adder) : TRP_OK;
+    return item_sink_send(&adder->sink, false);
 }
 
 static trp_status nstep_flush(trp_adder *base, int64_t timeout_ms)

@@ -279,11 +279,8 @@ static trp_status sequence_push(trp_adder *base, int64_t timeout_ms)
         items = items || task->is_item;
     }
     forget_tasks(adder);
-    if (!items)
-        return TRP_OK;
     /* Not until more rows fill the chunk that an item ends in. */
-    trp_status status = item_sink_flush(&adder->sink, UINT32_MAX, 0);
-    return status == TRP_DEADLINE_EXCEEDED ? TRP_OK : status;
+    return item_sink_send(&adder->sink, items);
 }
 
 static trp_status sequence_flush(trp_adder *base, int64_t timeout_ms)

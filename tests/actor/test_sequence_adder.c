@@ -16,6 +16,7 @@
 #include <troupe/sampler.h>
 #include "actor/limits.h"
 #include "actor/sequence.h"
+#include "core/clock.h"
 #include "tests/actor/table_server.h"
 
 enum { ROWS_MAX = 4096, ITEMS_MAX = 4096, COPIES_MAX = 5 };
@@ -391,6 +392,51 @@ static void extras_of_the_first_row_have_no_time_axis(void **state)
     trp_columns_cleanup(&extras);
 }
 
+/* ---- items that a table holds back ----------------------------------------------------------- */
+
+/* Each push sends its item, until as many wait in the server (1000) as it reads. */
+static void the_last_items_of_many_wait_for_the_table_alone(void **state)
+{
+    (void)state;
+    enum { STEPS = 1100 };
+    struct table_server at;
+    trp_adder *adder;
+    trp_sampler *sampler;
+    trp_columns columns = {0};
+    const trp_sequence_options options = {.length = 1, .end = TRP_END_WRITE};
+    trp_sequence_columns(&env, NULL, &options, &columns);
+    table_server_start_with_room(&at, true, 1, &columns);
+    trp_adder_options common = {
+        .replay = at.channel, .table = "t", .env = &env, .max_in_flight = 2 * STEPS};
+    assert_int_equal(trp_sequence_adder_create(&adder, &common, &options), TRP_OK);
+    const float observation[2] = {0};
+    const int32_t action = 0;
+    adder->impl->first(adder, 0, (const void *[]){observation});
+    for (int t = 0; t < STEPS; t++) {
+        adder->impl->add(adder, 0,
+                         &(trp_transition){.action = &action,
+                                           .next_observations = (const void *[]){observation}});
+        assert_int_equal(adder->impl->push(adder, 0), TRP_OK);
+    }
+    assert_int_equal(adder->impl->items(adder), STEPS);
+    trp_sampler_options sampling = {
+        .table = "t", .columns = columns.specs, .column_count = columns.count, .batch_size = 1};
+    assert_int_equal(trp_sampler_create(&sampler, at.channel, &sampling), TRP_OK);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 20000);
+    for (int count = 0; count < STEPS;) {
+        trp_batch batch;
+        trp_status status = trp_sampler_next(sampler, &batch, 100);
+        count += status == TRP_OK;
+        assert_true(status == TRP_OK || status == TRP_DEADLINE_EXCEEDED);
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+        assert_int_equal(adder->impl->push(adder, 0), TRP_OK);
+    }
+    trp_sampler_destroy(sampler);
+    trp_adder_destroy(adder);
+    table_server_end(&at);
+    trp_columns_cleanup(&columns);
+}
+
 static void wrong_options_are_refused_by_name(void **state)
 {
     (void)state;
@@ -423,6 +469,7 @@ int main(void)
         cmocka_unit_test(an_episode_is_one_item),
         cmocka_unit_test(an_episode_that_is_too_long_ends_the_run_by_name),
         cmocka_unit_test(extras_of_the_first_row_have_no_time_axis),
+        cmocka_unit_test(the_last_items_of_many_wait_for_the_table_alone),
         cmocka_unit_test(wrong_options_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,7 +108,7 @@ trp_status copies_step(struct copies *copies, uint64_t steps, trp_rng *rng)
                    .steps = steps,
                    .rng = rng,
                    .actions = copies->actions,
-                   .extras = copies->extras};
+                   .extras = copies->policy->extras.count > 0 ? copies->extras : NULL};
     trp_env_buffers buffers = {.observations = copies->observations,
                                .final_observations = copies->finals,
                                .rewards = copies->rewards,

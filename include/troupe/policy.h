@@ -34,7 +34,7 @@ typedef struct {
     uint64_t steps;                  /* of all actors together so far: for schedules */
     trp_rng *rng;
     void *actions;       /* written, as the environment's action spec says */
-    void *const *extras; /* written: a buffer per extra; NULL: not wanted */
+    void *const *extras; /* written: a buffer per extra; NULL: not wanted, or it has none */
 } trp_act;
 
 typedef struct {

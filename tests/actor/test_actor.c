@@ -106,6 +106,7 @@ static trp_status constant_act(trp_policy *base, const trp_act *act)
 {
     struct constant *policy = (struct constant *)base;
     int32_t *actions = act->actions;
+    assert_null(act->extras);
     for (uint32_t row = 0; row < act->rows; row++)
         actions[row] = policy->obedient ? first_allowed(act, row)
                        : policy->action ? policy->action

@@ -129,6 +129,25 @@ bool group_uses(const struct node_group *group, const struct node_group *used)
     return false;
 }
 
+static bool same_agent(const trp_agent *a, const trp_agent *b)
+{
+    return a->impl == b->impl && memcmp(&a->options, &b->options, sizeof a->options) == 0;
+}
+
+const struct node_group *program_common_agent(const trp_program *program)
+{
+    const struct node_group *first = NULL;
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct node_group *group = program->groups[i];
+        if (!group->agent.impl)
+            continue;
+        if (first && !same_agent(&first->agent, &group->agent))
+            return NULL;
+        first = first ? first : group;
+    }
+    return first;
+}
+
 /* ---- adding ------------------------------------------------------------------------------ */
 
 static void TRP_PRINTF(2, 3) graph_wrong(trp_program *program, const char *format, ...)
@@ -446,10 +465,29 @@ static trp_status check_group(const struct node_group *group)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s '%s': no actor says which environment it is for: add one, or set .env",
                         word, group->name);
-    status = trp_agent_check(&group->agent, group->env);
+    return TRP_OK;
+}
+
+/* Of what names an environment, whoever else is to use it. */
+static trp_status check_env_name(const struct node_group *group)
+{
+    const char *name = own_env(group);
+    const trp_env_spec *spec;
+    trp_status status = name ? trp_env_find(name, &spec) : TRP_OK;
+    return status == TRP_OK ? TRP_OK
+                            : trp_fail(status, "%s '%s': %s", kind_words[group->kind], group->name,
+                                       trp_last_error());
+}
+
+static trp_status check_agent(const trp_program *program, const struct node_group *group)
+{
+    trp_status status = group->agent.impl ? trp_agent_check(&group->agent, group->env) : TRP_OK;
     if (status == TRP_OK)
         return TRP_OK;
-    return trp_fail(status, "the agent of %s '%s': %s", word, group->name, trp_last_error());
+    if (program_common_agent(program))
+        return trp_fail(status, "the agent: %s", trp_last_error());
+    return trp_fail(status, "the agent of %s '%s': %s", kind_words[group->kind], group->name,
+                    trp_last_error());
 }
 
 /* The learner whose parameters a group acts with, if both say for which environment; or NULL. */
@@ -526,7 +564,11 @@ trp_status program_check(trp_program *program)
     set_levels(program);
     set_envs(program);
     for (size_t i = 0; i < program->group_count; i++)
+        TRP_TRY(check_env_name(program->groups[i]));
+    for (size_t i = 0; i < program->group_count; i++) {
         TRP_TRY(check_group(program->groups[i]));
+        TRP_TRY(check_agent(program, program->groups[i]));
+    }
     for (size_t i = 0; i < program->group_count; i++)
         TRP_TRY(check_env(program, program->groups[i]));
     return TRP_OK;

@@ -70,6 +70,10 @@ TRP_MUST_USE trp_status program_find(const trp_program *program, const char *nam
 /* The struct that group->table describes, resolved; NULL: there is no table. */
 void *group_options(const struct node_group *group);
 
+/* The first group with an agent, where all groups with one have the same; NULL: they differ, or
+ * there is none. */
+const struct node_group *program_common_agent(const trp_program *program);
+
 bool group_uses(const struct node_group *group, const struct node_group *used);
 
 const char *node_kind_word(enum node_kind kind);

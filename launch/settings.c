@@ -21,26 +21,6 @@ static void *agent_options(const struct node_group *group)
     return (void *)(uintptr_t)group->agent.options.bytes;
 }
 
-static bool same_agent(const trp_agent *a, const trp_agent *b)
-{
-    return a->impl == b->impl && memcmp(&a->options, &b->options, sizeof a->options) == 0;
-}
-
-/* NULL: the program's agents differ, or none has options. */
-static const struct node_group *common_agent(const trp_program *program)
-{
-    const struct node_group *first = NULL;
-    for (size_t i = 0; i < program->group_count; i++) {
-        const struct node_group *group = program->groups[i];
-        if (!group->agent.impl)
-            continue;
-        if (first && !same_agent(&first->agent, &group->agent))
-            return NULL;
-        first = first ? first : group;
-    }
-    return first && agent_table(first) ? first : NULL;
-}
-
 static void add_agent(struct option_set **end, const struct node_group *group, char *name)
 {
     *(*end)++ = (struct option_set){group, true, name, agent_table(group), agent_options(group)};
@@ -49,8 +29,8 @@ static void add_agent(struct option_set **end, const struct node_group *group, c
 struct option_set *option_sets_create(const trp_program *program)
 {
     struct option_set *sets = xcalloc(2 * program->group_count + 2, sizeof *sets), *end = sets;
-    const struct node_group *common = common_agent(program);
-    if (common)
+    const struct node_group *common = program_common_agent(program);
+    if (common && agent_table(common))
         add_agent(&end, common, xstrdup(agent_name));
     for (size_t i = 0; i < program->group_count; i++) {
         const struct node_group *group = program->groups[i];
@@ -198,19 +178,36 @@ trp_status program_set(trp_program *program, const char *source, const char *tar
     return status;
 }
 
-/* "n_step=5": the option is known, and its group is to be said. */
+/* What an option without its group is, or is like: "; agent.n_step is an option". Caller frees. */
+static char *describe_likely(const trp_program *program, const char *option)
+{
+    struct option_set *sets = option_sets_create(program);
+    const char **names = NULL;
+    size_t count = 0;
+    char guess[GUESS_BYTES], *text = NULL;
+    for (struct option_set *set = sets; set->name && !text; set++) {
+        if (option_find(set->table, option))
+            text = xasprintf("; %s.%s is an option", set->name, option);
+        names = xrealloc(names, (count + set->table->count + 1) * sizeof *names);
+        for (size_t i = 0; i < set->table->count; i++)
+            names[count++] = set->table->options[i].name;
+        names[count] = NULL;
+    }
+    option_sets_destroy(sets);
+    if (!text)
+        text = xstrdup(names ? word_guess(option, names, guess) : "");
+    free(names);
+    return text;
+}
+
+/* "n_step=5": its group is to be said. */
 static trp_status no_group_in(const trp_program *program, const char *word)
 {
     char *option = xasprintf("%.*s", (int)strcspn(word, "="), word);
-    struct option_set *sets = option_sets_create(program), *set = sets;
-    while (set->name && !option_find(set->table, option))
-        set++;
+    char *likely = describe_likely(program, option);
     trp_status status =
-        set->name
-            ? trp_fail(TRP_INVALID_ARGUMENT, "--set %s: use GROUP.OPTION=VALUE; %s.%s is an option",
-                       word, set->name, option)
-            : trp_fail(TRP_INVALID_ARGUMENT, "--set %s: use GROUP.OPTION=VALUE", word);
-    option_sets_destroy(sets);
+        trp_fail(TRP_INVALID_ARGUMENT, "--set %s: use GROUP.OPTION=VALUE%s", word, likely);
+    free(likely);
     free(option);
     return status;
 }

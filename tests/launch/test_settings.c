@@ -114,6 +114,8 @@ static void what_cannot_be_set_is_refused_by_name(void **state)
         {"actor=8", "--set actor=8: use GROUP.OPTION=VALUE"},
         {"=a.b", "use GROUP.OPTION=VALUE"},
         {"n_step=5", "--set n_step=5: use GROUP.OPTION=VALUE; agent.n_step is an option"},
+        {"n_stepp=5", "--set n_stepp=5: use GROUP.OPTION=VALUE; did you mean 'n_step'?"},
+        {"evns=5", "--set evns=5: use GROUP.OPTION=VALUE; did you mean 'envs'?"},
         {"actr.envs=8", "--set actr.envs=8: cartpole has no nodes 'actr'; did you mean 'actor'?"},
         {"gent.n_step=8", "no nodes 'gent'; did you mean 'agent'?"},
         {"actor.evns=8", "--set actor.evns=8: actor has no option 'evns'; did you mean 'envs'?"},

@@ -379,6 +379,14 @@ static int separator_missing(const struct cli_call *call, size_t files)
     return status;
 }
 
+static bool has_c_file(const struct launch *launch)
+{
+    for (size_t i = 0; i < launch->file_count; i++)
+        if (!ends_with(launch->files[i], ".proto"))
+            return true;
+    return false;
+}
+
 int launch_command(const struct cli_call *call)
 {
     struct launch launch = {.files = call->words, .file_count = 1};
@@ -388,6 +396,8 @@ int launch_command(const struct cli_call *call)
     int fd = -1, argc = (int)(call->word_count - launch.file_count) - 1;
     if (argc >= 0 && strcmp(argv[-1], "--") != 0)
         return separator_missing(call, launch.file_count);
+    if (!has_c_file(&launch))
+        return cli_wrong(call->name, "FILE.c is missing: of a .proto file alone comes no program");
     trp_status status = TRP_OK;
     for (size_t i = 0; i < launch.file_count && status == TRP_OK; i++)
         if (access(launch.files[i], R_OK) != 0)

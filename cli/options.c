@@ -10,6 +10,7 @@
 #include <troupe/td3.h>
 
 #include "cli.h"
+#include "core/buffer.h"
 #include "core/option_table.h"
 #include "core/words.h"
 
@@ -46,11 +47,24 @@ void options_listing(FILE *out)
         print_table(out, tables[i], i < AGENTS);
 }
 
+static int no_such_kind(const struct cli_call *call, const char *word, const char *const *names)
+{
+    char guess[GUESS_BYTES];
+    struct buffer all = {0};
+    for (size_t i = 0; names[i]; i++) {
+        buffer_append(&all, text_bytes(i == 0 ? "" : ", "));
+        buffer_append(&all, text_bytes(names[i]));
+    }
+    int status = cli_wrong(call->name, "no agent or kind of node is called '%s'%s; there are: %s",
+                           word, word_guess(word, names, guess), buffer_text(&all));
+    buffer_cleanup(&all);
+    return status;
+}
+
 int options_command(const struct cli_call *call)
 {
     const trp_option_table *tables[OPTION_TABLES];
     const char *names[OPTION_TABLES + 1] = {NULL};
-    char guess[GUESS_BYTES];
     find_tables(tables);
     for (size_t i = 0; i < OPTION_TABLES; i++)
         names[i] = tables[i]->name;
@@ -61,8 +75,7 @@ int options_command(const struct cli_call *call)
         while (i < OPTION_TABLES && strcmp(names[i], call->words[k]) != 0)
             i++;
         if (i == OPTION_TABLES)
-            return cli_wrong(call->name, "no agent or kind of node is called '%s'%s",
-                             call->words[k], word_guess(call->words[k], names, guess));
+            return no_such_kind(call, call->words[k], names);
         print_table(stdout, tables[i], i < AGENTS);
     }
     return EXIT_DONE;

@@ -289,6 +289,9 @@ static void a_launch_file_that_does_not_compile_is_shown(void **state)
     assert_last_line(scene, "err", "missing.c: No such file or directory");
     const char *none[] = {TROUPE_CLI, "launch", NULL};
     assert_int_equal(scene_run(scene, none), 2);
+    const char *proto[] = {TROUPE_CLI, "launch", "said.proto", NULL};
+    assert_int_equal(scene_run(scene, proto), 2);
+    assert_last_line(scene, "err", "FILE.c is missing: of a .proto file alone comes no program");
     free(path);
 }
 

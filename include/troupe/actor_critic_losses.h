@@ -78,7 +78,7 @@ typedef struct {
 } trp_sac_batch;
 
 /* SAC's loss of policies: temperature * log-probability - the lesser of q and q2 (Haarnoja et al.
- * 2018, equation 9, with the two critics of section 5). Through the critic with the greater value
+ * 2018, equation 9, with the two critics of section 6). Through the critic with the greater value
  * goes nothing. dq may be q, dq2 q2 (NULL without q2) and dlog_probs log_probs. `value` is the mean
  * of the lesser. */
 TRP_API trp_loss trp_sac_policy_loss(const trp_sac_batch *batch, float *dq, float *dq2,
@@ -101,15 +101,15 @@ typedef struct {
     const float *weights; /* [rows]; NULL: 1 */
 } trp_td3_batch;
 
-/* The deterministic policy gradient: -q (Silver et al. 2014; DDPG and TD3). With `taken` TD3+BC:
+/* The deterministic policy gradient: -q (Silver et al. 2014, theorem 1). With `taken` TD3+BC:
  * -lambda q + the mean over `size` of (action - taken)^2, where lambda = imitation / the mean of
- * |q|, a constant (Fujimoto and Gu 2021, equations 3 to 5). dq may be q. dactions, [rows][size]: of
- * imitation alone, what comes through the critic is added by the caller; NULL without `taken`;
+ * |q|, a constant (Fujimoto and Gu 2021, equations 3 and 5). dq may be q. dactions, [rows][size]:
+ * of imitation alone, what comes through the critic is added by the caller; NULL without `taken`;
  * it may be actions. `value` is the mean of q. */
 TRP_API trp_loss trp_td3_policy_loss(const trp_td3_batch *batch, float *dq, float *dactions);
 
 /* The same for a critic that gives C51's distribution of a state and an action, [rows][atoms]: D4PG
- * (Barth-Maron et al. 2018, equation 4), the loss of policies is - the distribution's mean. What
+ * (Barth-Maron et al. 2018, algorithm 1), the loss of policies is - the distribution's mean. What
  * the critic learns is trp_c51_targets() and trp_c51_loss() with one action, whose index is 0.
  * weights: [rows]; NULL: 1. dlogits may be logits. */
 TRP_API trp_loss trp_d4pg_policy_loss(const trp_support *support, uint32_t rows,

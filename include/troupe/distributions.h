@@ -118,9 +118,9 @@ TRP_API void trp_gaussian_sample(const trp_gaussian *policy, trp_rng *rng, float
 TRP_API void trp_gaussian_mode(const trp_gaussian *policy, float *actions);
 
 /* log_probs, [rows], of any actions. Of squashed ones it is that of u less the sum of log(1 -
- * tanh(u)^2) (Haarnoja et al. 2018, "Soft Actor-Critic", appendix C), as 2 (log 2 - u - softplus(-2
- * u)), and of log half; an action whose tanh(u) is no float below 1 in size counts as the largest
- * one. */
+ * tanh(u)^2) (Haarnoja et al. 2018, "Soft Actor-Critic", equation 21), as 2 (log 2 - u -
+ * softplus(-2 u)), and of log half; an action whose tanh(u) is no float below 1 in size counts as
+ * the largest one. */
 TRP_API void trp_gaussian_log_prob(const trp_gaussian *policy, const float *actions,
                                    float *log_probs);
 

@@ -16,8 +16,8 @@
 TRP_BEGIN_DECLS
 
 /* What an action's value is, and what the network learns it from (losses.h). Distributions have a
- * network of more outputs, of dueling streams, too (Hessel et al. 2018, section 3); policies act by
- * their means. */
+ * network of more outputs, of dueling streams, too (Hessel et al. 2018, "The Integrated Agent");
+ * policies act by their means. */
 typedef enum {
     TRP_DQN_HUBER,      /* a number: double Q-learning, or not (`no_double`) */
     TRP_DQN_MUNCHAUSEN, /* a number; rewards and next values of a soft policy (Vieillard et al.

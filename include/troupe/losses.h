@@ -61,7 +61,7 @@ typedef struct {
     float least;       /* of temperature * log policy; 0: -1 */
 } trp_munchausen_options;
 
-/* Munchausen DQN (Vieillard et al. 2020, equation 2, with the cut-off of section 3): the policy is
+/* Munchausen DQN (Vieillard et al. 2020, equation 2, with the cut-off of section 4): the policy is
  * softmax(target / temperature), the reward has scale * [temperature * log policy(taken)] added,
  * and the next value is the policy's with its entropy. `target` are values of the target network at
  * the states, next_target at the next ones. `options` may be NULL. */
@@ -90,7 +90,7 @@ TRP_API void trp_c51_values(const trp_support *support, size_t count, const floa
 
 /* targets, [rows][atoms]: the distribution that next_target gives the action that is best on
  * average by next_online, moved by reward and discount and projected back on the atoms (Bellemare
- * et al. 2017, algorithm 1). next_target twice: not double. */
+ * et al. 2017, equation 7 and algorithm 1). next_target twice: not double. */
 TRP_API void trp_c51_targets(const trp_support *support, const trp_q_batch *batch,
                              const float *next_online, const float *next_target, float *targets);
 
@@ -138,8 +138,8 @@ typedef struct {
     float huber_delta; /* 0: 1, INFINITY: half the square */
 } trp_r2d2_loss_options;
 
-/* What R2D2 learns values in: h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018),
- * and its inverse. */
+/* What R2D2 learns values in: h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, and its inverse
+ * (Pohlen et al. 2018, section 3.2 and proposition A.2). */
 TRP_API float trp_value_rescale(float x, float epsilon);
 TRP_API float trp_value_unscale(float y, float epsilon);
 

@@ -76,7 +76,7 @@ typedef enum {
     TRP_ADD,        /* the sum of two of the same shape: a residual */
     TRP_DUELING,    /* from a value V and then advantages A, each of `size` columns (0: 1): V + A -
                        mean A (Wang et al. 2016, equation 9); of more than one, column by column, as
-                       for atoms of distributions (Hessel et al. 2018, section 3) */
+                       for atoms (Hessel et al. 2018, "The Integrated Agent") */
     TRP_CONV2D,     /* `size` filters of kernel x kernel over an image; rows of bytes are read as
                        bytes / 255 */
     TRP_MAX_POOL,   /* of kernel x kernel; padding never wins */

@@ -49,7 +49,7 @@ typedef struct {
 TRP_API void trp_n_step_returns(const trp_trajectories *trajectories, uint32_t n, float *returns);
 
 /* G_t = r_t + d_t ((1 - lambda) V_t+1 + lambda G_t+1) (Sutton and Barto 2018, equation 12.2, by
- * its recursion 12.20). */
+ * its recursion 12.18). */
 TRP_API void trp_lambda_returns(const trp_trajectories *trajectories, float lambda, float *returns);
 
 /* The sum over k of (discount lambda)^k times the error of value k steps on (Schulman et al. 2016,
@@ -71,7 +71,7 @@ typedef struct {
 TRP_API void trp_vtrace(const trp_trajectories *trajectories, const trp_vtrace_options *options,
                         const float *log_ratios, float *returns, float *advantages);
 
-/* Retrace (Munos et al. 2016, equations 3 and 4) for values of actions: `chosen` is Q(s, a) of the
+/* Retrace (Munos et al. 2016, equation 3 and its c) for values of actions: `chosen` is Q of the
  * action taken, trajectories->values the expectation of Q(s, .) under the policy, and c = lambda
  * min(1, ratio). Without log_ratios (NULL) c = lambda: Q(lambda) (Harutyunyan et al. 2016). */
 TRP_API void trp_retrace(const trp_trajectories *trajectories, float lambda, const float *chosen,

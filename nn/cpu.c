@@ -12,7 +12,7 @@ enum {
 
 /* Who is faster for calls of so many rows (a string each) and layers of so many weights (a
  * character each): '.' our own kernels, 'o' oneDNN, of which a process without such plans is
- * spared. From `bench_linear`, oneDNN kept to the same instructions, one thread; a tenth
+ * spared. From `bench nn`, oneDNN kept to the same instructions, one thread; a tenth
  * faster is not worth loading it. */
 struct choice {
     const char *forward[ROWS_CLASSES], *backward[ROWS_CLASSES];

@@ -222,9 +222,9 @@ static void a_target_follows_by_its_rate(void **state)
     (void)state;
     trp_queue *queue;
     OR_FAIL(trp_queue_create(&queue, found("cpu")));
-    float target[3] = {0, 4, 8}, params[3] = {4, 4, 4};
+    float target[3] = {0, 8, 8}, params[3] = {4, 4, 4};
     trp_polyak_update(queue, target, params, 0.25F, 2);
-    assert_true(target[0] == 1 && target[1] == 4 && target[2] == 8);
+    assert_true(target[0] == 1 && target[1] == 7 && target[2] == 8);
     trp_queue_destroy(queue);
 }
 

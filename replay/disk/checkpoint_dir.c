@@ -77,7 +77,7 @@ static void line_parse(struct checkpoint_info *info, const char *line)
     table_parse(info, line);
 }
 
-/* Why a checkpoint that has this CHECKPOINT is not whole. */
+/* What is missing of a checkpoint that has this CHECKPOINT. */
 static char *problem_find(const struct checkpoint_info *info, const char *dir)
 {
     struct stat data;

@@ -1,4 +1,5 @@
-/* A file while its items come into memory; shared by load.c, chunk_scan.c and leaf_scan.c. */
+/* What is known of a file while its items come into memory; shared by load.c,
+ * chunk_scan.c and leaf_scan.c. */
 #ifndef TRP_REPLAY_STORE_LOADING_H
 #define TRP_REPLAY_STORE_LOADING_H
 

@@ -1,11 +1,16 @@
-/* CartPole is learned by DQN with every loss, and in bfloat16. Some seconds each, so not under
- * sanitizers. */
+/* CartPole is learned by DQN with every loss, with all parts of Rainbow, and in bfloat16; Acrobot
+ * and MountainCar with what their examples have. Some seconds each, so not under sanitizers. */
 #include "learning.h"
+
+static double learn_env(const char *env, uint64_t steps, const trp_dqn_options *options)
+{
+    return learning_return(
+        &(struct learning){.agent = trp_dqn(options), .env = env, .steps = steps});
+}
 
 static double learn(const trp_dqn_options *options)
 {
-    return learning_return(
-        &(struct learning){.agent = trp_dqn(options), .env = "CartPole-v1", .steps = 5000});
+    return learn_env("CartPole-v1", 5000, options);
 }
 
 static void cartpole_is_learned_with_every_loss(void **state)
@@ -39,12 +44,58 @@ static void cartpole_is_learned_in_bfloat16(void **state)
     assert_true(mean > 100);
 }
 
+static void cartpole_is_learned_by_rainbow(void **state)
+{
+    (void)state;
+    double mean = learn(&(trp_dqn_options){.loss = TRP_DQN_C51,
+                                           .value_least = -1,
+                                           .value_most = 100,
+                                           .dueling = true,
+                                           .noisy = true,
+                                           .batch_size = 32,
+                                           .min_replay_size = 500,
+                                           .target_rate = 0.01F});
+    print_message("rainbow: mean return %.1f\n", mean);
+    assert_true(mean > 100);
+}
+
+static void acrobot_is_learned(void **state)
+{
+    (void)state;
+    double mean = learn_env("Acrobot-v1", 12000,
+                            &(trp_dqn_options){.hidden = {128, 128},
+                                               .dueling = true,
+                                               .batch_size = 64,
+                                               .samples_per_insert = 64,
+                                               .epsilon_steps = 5000});
+    print_message("Acrobot: mean return %.1f\n", mean);
+    assert_true(mean > -110); /* random play has -499 */
+}
+
+static void mountain_car_is_learned_from_quantiles(void **state)
+{
+    (void)state;
+    double mean = learn_env("MountainCar-v0", 15000,
+                            &(trp_dqn_options){.loss = TRP_DQN_QUANTILE,
+                                               .quantiles = 25,
+                                               .hidden = {128, 128},
+                                               .target_period = 200,
+                                               .batch_size = 64,
+                                               .samples_per_insert = 64,
+                                               .epsilon_steps = 5000});
+    print_message("MountainCar: mean return %.1f\n", mean);
+    assert_true(mean > -150); /* random play has -200 */
+}
+
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cartpole_is_learned_with_every_loss),
+        cmocka_unit_test(cartpole_is_learned_by_rainbow),
         cmocka_unit_test(cartpole_is_learned_in_bfloat16),
+        cmocka_unit_test(acrobot_is_learned),
+        cmocka_unit_test(mountain_car_is_learned_from_quantiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,7 +260,7 @@ void trp_server_call_read(trp_server_call *call)
     call->transport->read(call);
 }
 
-void trp_server_call_weigh(trp_server_call *call, size_t bytes)
+void trp_server_call_charge(trp_server_call *call, size_t bytes)
 {
     assert(rpc_server_held(call->server));
     call->server->group_bytes += bytes;

@@ -229,7 +229,7 @@ TRP_API void trp_server_call_read(trp_server_call *call);
 
 /* Bytes that the message being handled stands for, beside its own: they count towards the 256 KiB
  * that end a group. */
-TRP_API void trp_server_call_weigh(trp_server_call *call, size_t bytes);
+TRP_API void trp_server_call_charge(trp_server_call *call, size_t bytes);
 
 /* Queues `message` (takes it) behind those already queued. Goes out in order; dropped silently when
  * the peer is gone. */

@@ -70,7 +70,7 @@ void engine_reset(struct engine *engine, struct engine_table *table)
     table->table = table_successor(table->table, id);
     table->facts = table_facts(table->table);
     table_set_lazy_load(table->table, engine_bring, table);
-    engine_table_touch(engine, table);
+    engine_table_mark_dirty(engine, table);
 }
 
 static void weight_take(uint64_t *weight, uint64_t cost)
@@ -85,7 +85,7 @@ static bool shrink_step(struct engine *engine, struct engine_table *table, uint6
     while (*weight > 0 && (item = table_evict(table->table))) {
         weight_take(weight, table_weight(item));
         engine_item_removed(engine, table, item);
-        engine_table_touch(engine, table);
+        engine_table_mark_dirty(engine, table);
         table->shrunk++;
     }
     return item;

@@ -37,7 +37,7 @@ static void item_give_up(struct engine *engine, struct engine_table *table,
         return;
     table_remove(table->table, item);
     engine_item_drop(engine, item);
-    engine_table_touch(engine, table);
+    engine_table_mark_dirty(engine, table);
 }
 
 trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t chunk_seq,

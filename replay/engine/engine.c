@@ -109,7 +109,7 @@ void engine_item_drop(void *arg, struct item *item)
     engine->important = true;
 }
 
-void engine_table_touch(struct engine *engine, struct engine_table *table)
+void engine_table_mark_dirty(struct engine *engine, struct engine_table *table)
 {
     table->changed = true;
     engine->important = true;
@@ -264,7 +264,7 @@ static trp_status table_take_item(struct engine *engine, struct engine_table *ta
         table->staleness.newest_version = item->policy_version;
     if (evicted)
         victims_remove(engine, table, evicted);
-    engine_table_touch(engine, table);
+    engine_table_mark_dirty(engine, table);
     return TRP_OK;
 }
 
@@ -408,7 +408,7 @@ void engine_ack(struct engine *engine, struct delivery *delivery, uint64_t end)
     for (uint32_t i = 0; i < count; i++)
         engine_item_drop(engine, delivery->items[i]);
     delivery->table->unacked -= count;
-    engine_table_touch(engine, delivery->table);
+    engine_table_mark_dirty(engine, delivery->table);
     delivery->acked += count;
     delivery->count -= count;
     memmove(delivery->items, delivery->items + count, delivery->count * sizeof(struct item *));
@@ -456,7 +456,7 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
             continue;
         table_remove(inner, item);
         engine_item_removed(engine, table, item);
-        engine_table_touch(engine, table);
+        engine_table_mark_dirty(engine, table);
     }
     for (uint32_t i = 0, count; i < request->update_count; i += count) {
         count = request->update_count - i;

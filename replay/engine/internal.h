@@ -98,6 +98,6 @@ void clearings_destroy(struct engine *engine, table_release *release);
 void engine_feeds_find(struct engine *engine);
 
 /* Its counters are written with the next commit, which there will be. */
-void engine_table_touch(struct engine *engine, struct engine_table *table);
+void engine_table_mark_dirty(struct engine *engine, struct engine_table *table);
 
 #endif

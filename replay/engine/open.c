@@ -238,7 +238,7 @@ struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
     if (item)
         item_note(table, item);
     else if (*damaged)
-        engine_table_touch(engine, table);
+        engine_table_mark_dirty(engine, table);
     else
         engine->lost = engine->important = true;
     return item;

@@ -181,7 +181,7 @@ int64_t engine_use_up(struct engine *engine, struct engine_table *table, int32_t
          count++)
         engine_item_removed(engine, table, item);
     if (count > 0)
-        engine_table_touch(engine, table);
+        engine_table_mark_dirty(engine, table);
     return count;
 }
 
@@ -232,6 +232,6 @@ int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
     int64_t removed = engine_use_up(engine, table, before);
     if (table_over(table->table, options) > 0)
         engine_shrink(engine, table);
-    engine_table_touch(engine, table);
+    engine_table_mark_dirty(engine, table);
     return removed;
 }

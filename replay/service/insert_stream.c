@@ -54,22 +54,22 @@ struct insert_stream {
     trp_status status; /* when failed */
     char *text;
 
-    bool touched;
-    struct list_link touched_link, link; /* in the service's lists */
+    bool dirty;
+    struct list_link dirty_link, link; /* in the service's lists */
 };
 
-static void stream_touch(struct insert_stream *stream)
+static void stream_mark_dirty(struct insert_stream *stream)
 {
-    if (stream->touched)
+    if (stream->dirty)
         return;
-    stream->touched = true;
-    list_push(&stream->service->touched, &stream->touched_link);
+    stream->dirty = true;
+    list_push(&stream->service->dirty, &stream->dirty_link);
 }
 
 /* The status is sent at the end of the group, behind the confirmations. */
 static void stream_fail(struct insert_stream *stream, trp_status status)
 {
-    stream_touch(stream);
+    stream_mark_dirty(stream);
     if (stream->failed)
         return;
     stream->failed = true;
@@ -153,9 +153,9 @@ static void stream_answer(struct insert_stream *stream)
 void insert_streams_answer(struct service *service)
 {
     for (struct insert_stream *stream;
-         (stream = LIST_FIRST(&service->touched, struct insert_stream, touched_link));) {
-        list_remove(&service->touched, &stream->touched_link);
-        stream->touched = false;
+         (stream = LIST_FIRST(&service->dirty, struct insert_stream, dirty_link));) {
+        list_remove(&service->dirty, &stream->dirty_link);
+        stream->dirty = false;
         stream_answer(stream);
     }
 }
@@ -212,7 +212,7 @@ static void stream_waits_less(struct insert_stream *stream, const struct pending
 static void stream_resume(struct insert_stream *stream, const struct pending_insert *pending)
 {
     stream_waits_less(stream, pending);
-    stream_touch(stream);
+    stream_mark_dirty(stream);
     if (!stream->over || stream->pending_bytes >= PENDING_BYTES_MAX)
         return;
     stream->over = false;
@@ -506,7 +506,7 @@ static void insert_received(void *arg, trp_server_call *call, trp_message *messa
     if (status == TRP_OK) {
         engine_set_time(service->engine, clock_wall_ns());
         status = message_apply(stream, message);
-        trp_server_call_weigh(call, service->insert.referenced_bytes / REFERENCED_BYTES_WEIGHT);
+        trp_server_call_charge(call, service->insert.referenced_bytes / REFERENCED_BYTES_WEIGHT);
     } else {
         service_fail(service);
     }
@@ -516,7 +516,7 @@ static void insert_received(void *arg, trp_server_call *call, trp_message *messa
     service_keep(service, message);
     while (service->insert.joined_count > 0)
         service_keep(service, service->insert.joined[--service->insert.joined_count]);
-    stream_touch(stream);
+    stream_mark_dirty(stream);
     if (status != TRP_OK)
         stream_fail(stream, status);
     kept_count(stream);
@@ -537,7 +537,7 @@ static void insert_half_closed(void *arg, trp_server_call *call)
 {
     struct insert_stream *stream = service_work(arg, call);
     stream->half_closed = true;
-    stream_touch(stream);
+    stream_mark_dirty(stream);
 }
 
 static void insert_closed(void *arg, trp_server_call *call)
@@ -545,8 +545,8 @@ static void insert_closed(void *arg, trp_server_call *call)
     struct service *service = arg;
     struct insert_stream *stream = service_work(service, call);
     list_remove(&service->inserting, &stream->link);
-    if (stream->touched)
-        list_remove(&service->touched, &stream->touched_link);
+    if (stream->dirty)
+        list_remove(&service->dirty, &stream->dirty_link);
     stream_leave_lanes(stream, INSERT_ORPHANS_MAX, "more of them wait than a table keeps");
     stream_drop_kept(stream);
     shm_segment_destroy(service, stream->segment);

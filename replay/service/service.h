@@ -68,7 +68,7 @@ struct service {
     struct lane *inserted;         /* of the last item of this message; NULL: none yet */
     enum lane_state inserted_from; /* its state before */
     struct list inserting;         /* insert streams, all that are open, */
-    struct list touched;           /* and those with something to send when the group ends */
+    struct list dirty;             /* and those with something to send when the group ends */
     struct list unaries;           /* calls, in order of arrival */
     /* Begins a checkpoint elsewhere, which ends with service_checkpoint_done() if it began. */
     trp_status (*checkpoint)(void *owner);
@@ -164,7 +164,7 @@ bool lane_insert_one(struct lane *lane);
 /* The lane's pending items are refused with trp_last_error(). */
 void lane_refuse_inserts(struct lane *lane, trp_status status);
 
-/* Sends the confirmations and ends of all touched streams; the group is durable, or lost. */
+/* Sends the confirmations and ends of all dirty streams; the group is durable, or lost. */
 void insert_streams_answer(struct service *service);
 
 /* For the CLI. */

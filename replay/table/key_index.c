@@ -170,19 +170,19 @@ void key_index_remove(struct key_index *index, const struct item *item)
     uint64_t marks;
     if (index->count == 0)
         return;
-    size_t hole = key_index_seek(index, item->key, &marks);
-    if (entry_item(index->entries[hole]) != item)
+    size_t gap = key_index_seek(index, item->key, &marks);
+    if (entry_item(index->entries[gap]) != item)
         return;
-    size_t at = key_index_next(index, hole);
+    size_t at = key_index_next(index, gap);
     for (size_t back = 1; index->entries[at] != 0; at = key_index_next(index, at), back++) {
         size_t distance = distance_at(index, at);
         if (distance < back)
-            continue; /* its home is behind the hole */
-        index->entries[hole] = entry_moved(index->entries[at], distance, back);
-        hole = at;
+            continue; /* its home is behind the gap */
+        index->entries[gap] = entry_moved(index->entries[at], distance, back);
+        gap = at;
         back = 0;
     }
-    index->entries[hole] = 0;
+    index->entries[gap] = 0;
     index->count--;
 }
 

@@ -121,7 +121,7 @@ static void echo_received(void *arg, trp_server_call *call, trp_message *message
     service->received_since_group++;
     size_t weight = service->weight;
     mutex_unlock(&service->mutex);
-    trp_server_call_weigh(call, weight);
+    trp_server_call_charge(call, weight);
     trp_server_call_send(call, message);
     trp_server_call_read(call);
     note(service, &service->received);

@@ -93,6 +93,12 @@ static uint64_t actor_progress(const trp_actor *actor)
     return actor->own.total_steps + (actor->own.steps - actor->pulled_at_steps);
 }
 
+static bool has_played_all(const trp_actor *actor)
+{
+    uint64_t limit = actor->options.max_episodes;
+    return limit > 0 && actor->own.earlier_episodes + actor->own.episodes >= limit;
+}
+
 static trp_status ask_for_parameters(trp_actor *actor)
 {
     actor->asking = true;
@@ -173,7 +179,8 @@ static trp_status exchange(trp_actor *actor)
         TRP_TRY(ask_for_parameters(actor));
     if (turns_active())
         return actor->asking ? take_answer(actor) : TRP_OK;
-    return limit > 0 && actor_progress(actor) >= limit ? pull(actor) : TRP_OK;
+    bool done = (limit > 0 && actor_progress(actor) >= limit) || has_played_all(actor);
+    return done ? pull(actor) : TRP_OK;
 }
 
 static trp_status pull_if_due(trp_actor *actor)
@@ -185,7 +192,7 @@ static trp_status pull_if_due(trp_actor *actor)
         actor->pulled_at_steps = actor->own.steps;
     }
     uint64_t limit = actor->options.max_steps;
-    actor->own.finished = limit > 0 && actor->own.total_steps >= limit;
+    actor->own.finished = (limit > 0 && actor->own.total_steps >= limit) || has_played_all(actor);
     return TRP_OK;
 }
 

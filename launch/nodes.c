@@ -269,6 +269,7 @@ static trp_status actor_run(trp_context *context)
                                        .stop = trp_context_stop(context),
                                        .seed = trp_context_seed(context),
                                        .max_steps = options->max_steps,
+                                       .max_episodes = options->max_episodes,
                                        .sync_every_items = options->sync_every_items,
                                        .max_lag = options->max_lag,
                                    }));
@@ -277,8 +278,11 @@ static trp_status actor_run(trp_context *context)
     context_set_poll(context, NULL, NULL);
     trp_actor_counters counters = trp_actor_read(actor);
     if (status == TRP_OK && counters.finished) {
+        uint64_t episodes = counters.earlier_episodes + counters.episodes;
+        bool all = options->max_episodes > 0 && episodes >= options->max_episodes;
         char reason[128];
-        snprintf(reason, sizeof reason, "%" PRIu64 " actor steps done", counters.total_steps);
+        snprintf(reason, sizeof reason, "%" PRIu64 " %s done",
+                 all ? episodes : counters.total_steps, all ? "episodes" : "actor steps");
         trp_context_stop_program(context, true, reason);
     }
     trp_actor_destroy(actor);

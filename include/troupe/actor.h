@@ -44,6 +44,7 @@ typedef struct {
     int64_t replay_give_up_ms; /* a replay server that is away for so long, also at the
                                   start, ends run(); 0: 60 000 */
     uint64_t max_steps;        /* run() ends when all actors together did so many; 0: no limit */
+    uint64_t max_episodes;     /* or when this one, in all its lives, played so many; 0: no limit */
     /* For learners that make each version of fresh items: one of every `sync_every_items` items of
      * this actor. It waits, up to 10 minutes, for the version that comes of the items so far before
      * it makes further ones; 0: it never waits. With `max_lag` it may be so many versions ahead:
@@ -63,7 +64,7 @@ typedef struct {
     double last_return;   /* of the last finished episode; NaN before the first */
     double mean_return;   /* of the last up to 100 finished episodes; NaN before the first */
     uint64_t blocked_ns;  /* waiting for the replay table */
-    bool finished;        /* max_steps was reached */
+    bool finished;        /* max_steps or max_episodes was reached */
     size_t metric_count;
     /* The policy's own, and the environment's infos of the last finished episode that had them. */
     trp_metric metrics[TRP_METRICS_MAX + TRP_INFOS_MAX];
@@ -72,7 +73,7 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_actor_create(trp_actor **out,
                                                  const trp_actor_loop_options *options);
 
-/* Waits for the first parameters, then steps until stop or max_steps (TRP_OK both), or until
+/* Waits for the first parameters, then steps until stop or a limit (TRP_OK both), or until
  * something fails: the environment, the parameter client, the replay server, or the version that
  * sync_every_items waits for, which does not come. Items
  * made so far are confirmed before it returns OK (bounded: 2 s). In a deterministic run it hands

@@ -548,6 +548,21 @@ static void later_lives_go_on_and_draw_other_numbers(void **state)
     assert_int_equal(seeds[0], 0);
 }
 
+static void an_actor_ends_behind_its_last_episode_of_all_its_lives(void **state)
+{
+    struct fixture *fixture = *state;
+    for (uint32_t life = 0; life < 2; life++) {
+        trp_actor_loop_options options = loop_options(fixture, 3, 1);
+        options.max_steps = 0;
+        options.max_episodes = 4 + 3 * life;
+        trp_actor_counters counters = run(&options, TRP_OK);
+        assert_true(counters.finished);
+        assert_int_equal(counters.earlier_episodes, life == 0 ? 0 : 4);
+        assert_int_equal(counters.episodes, life == 0 ? 4 : 3);
+        assert_int_equal(counters.steps, 3 * counters.episodes);
+    }
+}
+
 static void equal_seeds_repeat_a_run(void **state)
 {
     struct fixture *fixture = *state;
@@ -714,6 +729,7 @@ int main(void)
         WITH_FIXTURE(schedules_see_the_steps_of_all_actors),
         WITH_FIXTURE(between_pulls_own_steps_are_counted),
         WITH_FIXTURE(later_lives_go_on_and_draw_other_numbers),
+        WITH_FIXTURE(an_actor_ends_behind_its_last_episode_of_all_its_lives),
         WITH_FIXTURE(equal_seeds_repeat_a_run),
         WITH_FIXTURE(a_table_that_holds_back_is_waited_for),
         WITH_FIXTURE(a_stop_ends_the_wait_for_the_table),

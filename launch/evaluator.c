@@ -50,10 +50,10 @@ static void write_row(const struct evaluator *evaluator, const trp_params_state 
     if (!file)
         return;
     if (ftell(file) == 0)
-        fputs("version,learner_steps,episodes,mean,std,min,max,lower\n", file);
-    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%u,%.17g,%.17g,%.17g,%.17g,%.17g\n", state->version,
-            state->learner_steps, result->episodes, result->mean, result->std, result->min,
-            result->max, result->lower);
+        fputs("version,learner_steps,actor_steps,episodes,mean,std,min,max,lower\n", file);
+    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u,%.17g,%.17g,%.17g,%.17g,%.17g\n",
+            state->version, state->learner_steps, state->total_steps, result->episodes,
+            result->mean, result->std, result->min, result->max, result->lower);
     fclose(file);
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A benchmark that is killed takes its servers with it, and its stores; rows are shown by any awk.
+# A benchmark that is killed takes its servers with it, and its stores; rows are shown by any awk. That
+# of the agents counts who reaches the target within its steps, and nobody else.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'kill -KILL "$bench" 2>/dev/null || true; rm -rf "$dir"' EXIT
@@ -29,3 +30,26 @@ awk -f bench/rows.awk <<<"$row" | grep -Eq '^insert +200 items/s +400 +50%  a ce
     { echo 'the table does not show its row'; exit 1; }
 awk -v output=json -f bench/rows.awk <<<"$row" | grep -q '"share": 0.500, .*"ratio": 4.000' ||
     { echo 'the JSON does not show its row'; exit 1; }
+
+# Stands in for an example: seed 1 fails, 2 ends without the target, 3 takes too many steps.
+cat >"$dir/ppo_cartpole" <<'EOF'
+#!/usr/bin/env bash
+for word; do
+    case $word in
+    --seed=*) seed=${word#*=} ;;
+    --run-dir=*) run=${word#*=} ;;
+    esac
+done
+mkdir "$run"
+steps=$((seed == 3 ? 1000000 : 1000 * seed))
+echo "time,node,metric,last,mean,count
+1,actor/0,actor_steps,7,7,1
+2,actor/0,actor_steps,$steps,$steps,1" >"$run/metrics.csv"
+[ "$seed" = 2 ] || touch "$run/params.safetensors"
+[ "$seed" != 1 ]
+EOF
+chmod +x "$dir/ppo_cartpole"
+bench/agents.py --bin "$dir" --keep "$dir/runs" ppo_cartpole >"$dir/rows" 2>"$dir/said"
+grep -q $'^ppo_cartpole: seeds that reach CartPole-v1 to 475\t2\tseeds\t5\t' "$dir/rows" &&
+    grep -q $'^ppo_cartpole: steps to it, median\t4500\tsteps\t' "$dir/rows" ||
+    { echo 'the agents are not counted'; cat "$dir/rows" "$dir/said"; exit 1; }

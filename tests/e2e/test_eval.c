@@ -40,14 +40,16 @@ static double best_row(const struct scene *scene)
 {
     char *text = scene_read(scene, "run/evaluator.csv");
     double best = -INFINITY;
+    unsigned long version, steps, acted = 0;
     for (const char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
-        unsigned long version, steps;
         unsigned episodes;
         double mean;
-        assert_int_equal(sscanf(line, "\n%lu,%lu,%u,%lf", &version, &steps, &episodes, &mean), 4);
+        assert_int_equal(
+            sscanf(line, "\n%lu,%lu,%lu,%u,%lf", &version, &steps, &acted, &episodes, &mean), 5);
         if (episodes == 1000)
             best = fmax(best, mean);
     }
+    assert_true(acted > 0);
     free(text);
     return best;
 }

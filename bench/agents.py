@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Runs the agents' examples as a user does, and prints how long they took to their targets.
+
+    bench/agents.py [--bin DIR] [--peer DIR] [--keep DIR] [CASE...]
+
+A case is a program, run to its own end with seeds 1 to 5, a process per node, in a fresh run directory each: its evaluator has to
+see the target reached, confirm it on fresh episodes, save those parameters and end the program with status 0, all within so many
+environment steps and seconds. Seconds are those of the whole program, from its start until it is gone. A peer's are the steps of
+its published result at the steps/s that it has here (bench/peers/sb3_steps.py). Rows are those of bench/rows.awk.
+
+--keep DIR has the run directories as DIR/CASE/SEED, for bench/curves.py; else they go."""
+import argparse
+import csv
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+SEEDS = range(1, 6)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    words: str  # the program and what stands behind "--"
+    target: str  # for readers: the program knows it
+    steps: int  # of environments: whoever needs more has not reached it
+    seconds: int  # of one seed
+    peer: str = ""  # of sb3_steps.py
+
+
+CASES = [
+    Case("ppo_cartpole_fused", "ppo_cartpole fused", "CartPole-v1 to 475", 100_000, 60, "ppo_cartpole"),
+    Case("ppo_cartpole", "ppo_cartpole", "CartPole-v1 to 475", 100_000, 60, "ppo_cartpole"),
+    Case("dqn_cartpole", "dqn_cartpole", "CartPole-v1 to 475", 100_000, 120, "dqn_cartpole"),
+    Case("dqn_acrobot", "dqn_acrobot", "Acrobot-v1 to -80", 100_000, 120, "dqn_acrobot"),
+    Case("rainbow_acrobot", "dqn_acrobot rainbow", "Acrobot-v1 to -80", 100_000, 240),
+    Case("qrdqn_mountaincar", "qrdqn_mountaincar", "MountainCar-v0 to -110", 120_000, 120, "qrdqn_mountaincar"),
+    Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
+    Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum"),
+    Case("td3_pendulum", "td3_pendulum", "Pendulum-v1 to -170", 20_000, 120, "td3_pendulum"),
+]
+
+
+@dataclass
+class Run:
+    reached: bool
+    seconds: float
+    steps: float
+
+
+running = None  # the process of a program or peer
+
+
+def end(_signal, _frame):
+    """As scripts/bench does: what it started ends with it."""
+    if running:
+        running.terminate()
+        running.wait()
+    sys.exit(143)
+
+
+def call(command, seconds, **how):
+    """Exit status and what was printed, if it is captured; a program that does not end is killed."""
+    global running
+    with subprocess.Popen(command, text=True, **how) as running:
+        try:
+            out, _ = running.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            running.terminate()
+            out, _ = running.communicate()
+    return running.returncode, out
+
+
+def rows_of(path):
+    if not path.exists():
+        return []
+    with open(path, newline="") as rows:
+        return list(csv.DictReader(rows))
+
+
+def actor_steps(run_dir):
+    """Of all actors together: what they said themselves, the learner and the evaluator; whoever is stopped at once says less."""
+    last = {}
+    for said in rows_of(run_dir / "metrics.csv"):
+        last[said["metric"], said["node"]] = float(said["last"])
+    own = sum(value for (metric, _), value in last.items() if metric == "actor_steps")
+    learner = max((value for (metric, _), value in last.items() if metric == "total_actor_steps"), default=0)
+    return max([own, learner, *(float(said["actor_steps"]) for said in rows_of(run_dir / "evaluator.csv"))])
+
+
+def run_seed(case, seed, options, run_dir):
+    program, *words = case.words.split()
+    command = [options.bin / program, f"--seed={seed}", f"--run-dir={run_dir}", f"--max-seconds={case.seconds}"]
+    start = monotonic()
+    with open(run_dir.with_suffix(".log"), "w") as log:
+        status, _ = call([*command, "--", *words], case.seconds + 60, stdout=log, stderr=log)
+    seconds, steps = monotonic() - start, actor_steps(run_dir)
+    # What reached the target, nobody else, saves the parameters there.
+    reached = status == 0 and (run_dir / "params.safetensors").exists() and 0 < steps <= case.steps
+    print(f"bench: {case.name} seed {seed}: {'reached' if reached else 'NOT reached'}, {seconds:.1f} s, {steps:.0f} steps",
+          file=sys.stderr)
+    return Run(reached, seconds, steps)
+
+
+def peer_of(case, options):
+    """Steps/s and the steps of the published result; zeros without a peer."""
+    python = options.peer / "sb3" / "bin" / "python" if options.peer and case.peer else None
+    if not python or not python.exists():
+        return 0.0, 0.0
+    status, out = call([python, "bench/peers/sb3_steps.py", case.peer], 600, stdout=subprocess.PIPE)
+    if status != 0:
+        print(f"bench: the peer of {case.name} failed", file=sys.stderr)
+        return 0.0, 0.0
+    rate, steps = map(float, out.split())
+    return rate, steps
+
+
+def row(case, what, measured, unit, ceiling=0.0, ceiling_is="", peer=0.0):
+    print(f"{case.name}: {what}", f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", "SB3 and RL-Zoo",
+          sep="\t", flush=True)
+
+
+def run_case(case, options, base):
+    load = os.getloadavg()[0]
+    runs = []
+    for seed in SEEDS:
+        run_dir = base / case.name / str(seed)
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(run_dir, ignore_errors=True)
+        runs.append(run_seed(case, seed, options, run_dir))
+        if not options.keep:
+            shutil.rmtree(run_dir, ignore_errors=True)
+    reached = [run for run in runs if run.reached]
+    row(case, f"seeds that reach {case.target}", len(reached), "seeds", len(runs), "all")
+    row(case, "others' load before it", load, "threads")
+    if not reached:
+        return
+    rate, published = peer_of(case, options)
+    # Of those that reach it.
+    row(case, "steps to it, median", statistics.median(run.steps for run in reached), "steps")
+    row(case, "time to it, median", statistics.median(run.seconds for run in reached), "s",
+        peer=published / rate if rate else 0.0)
+    row(case, "speed, start and end included", statistics.median(run.steps / run.seconds for run in reached), "steps/s", peer=rate)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, default=Path("build/release"))
+    parser.add_argument("--peer", type=Path)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    options = parser.parse_args()
+    known = {case.name: case for case in CASES}
+    unknown = [name for name in options.cases if name not in known]
+    if unknown:
+        parser.error(f"no case {unknown[0]}; there are: {' '.join(known)}")
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    with tempfile.TemporaryDirectory(prefix="troupe-bench-") as scratch:
+        for name in options.cases or known:
+            run_case(known[name], options, options.keep or Path(scratch))
+
+
+main()

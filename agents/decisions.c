@@ -1,5 +1,7 @@
 #include "decisions.h"
 
+#include <string.h>
+
 trp_status action_space_check(const char *who, const trp_env_spec *env)
 {
     if (env->action_kind == TRP_ACTION_MULTI_BINARY)
@@ -79,6 +81,24 @@ void decisions_backward(const struct decisions *decisions, const float *dlog_pro
                                                           .logits = decisions->says});
     }
 }
+
+#define AT(member) at + offsetof(struct decisions, member)
+
+void decisions_operands(const struct decisions *decisions, size_t at,
+                        trp_operand operands[DECISIONS_OPERANDS])
+{
+    size_t rows = decisions->rows, parts = decisions->space.parts * sizeof(int32_t);
+    size_t says = rows * decisions->space.size * sizeof(float);
+    const trp_operand all[DECISIONS_OPERANDS] = {
+        {AT(space.sizes), parts, TRP_READ},
+        {AT(says), says, TRP_READ | TRP_WRITE},
+        {AT(log_std), says, TRP_READ | TRP_WRITE},
+        {AT(mask), rows * decisions->space.size, TRP_READ},
+        {AT(actions), rows * parts, TRP_READ},
+    };
+    memcpy(operands, all, sizeof all);
+}
+#undef AT
 
 static void draw_numbers(const struct decisions *decisions, trp_rng *rng, bool greedy,
                          float *actions, float *log_probs)

@@ -3,6 +3,7 @@
 #ifndef TRP_AGENTS_DECISIONS_H
 #define TRP_AGENTS_DECISIONS_H
 
+#include <troupe/device.h>
 #include <troupe/distributions.h>
 #include <troupe/env.h>
 
@@ -37,6 +38,11 @@ void decisions_judge(const struct decisions *decisions, float *log_probs, float 
 /* Makes of derivatives of them, [rows], those of `says` and `log_std`, in their place. */
 void decisions_backward(const struct decisions *decisions, const float *dlog_probs,
                         const float *dentropies);
+
+/* What a kernel touches that calls both of these on decisions `at` bytes into its arguments. */
+enum { DECISIONS_OPERANDS = 5 };
+void decisions_operands(const struct decisions *decisions, size_t at,
+                        trp_operand operands[DECISIONS_OPERANDS]);
 
 /* Draws actions, or takes the most probable ones; log_probs, [rows], of them. */
 void decisions_draw(const struct decisions *decisions, trp_rng *rng, bool greedy, void *actions,

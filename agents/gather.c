@@ -30,3 +30,18 @@ void gather_on(trp_queue *queue, const struct gather_order *order, const void *f
         {offsetof(struct gather_job, to), order->count * bytes, TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3);
 }
+
+void gather_steps_on(const trp_update *update, uint32_t steps, int32_t *order, int32_t *room,
+                     const struct gather_column *columns, size_t count)
+{
+    uint32_t items = update->batches->rows, rows = items * steps;
+    for (uint32_t row = 0; row < rows; row++)
+        order[row] = (int32_t)(row % items * steps + row / items);
+    struct gather_order sorted = {
+        .order = trp_queue_upload(update->queue, room, order, rows * sizeof *order),
+        .count = rows,
+        .rows = rows};
+    for (size_t i = 0; i < count; i++)
+        gather_on(update->queue, &sorted, trp_update_device_column(update, 0, columns[i].name),
+                  columns[i].to, columns[i].bytes);
+}

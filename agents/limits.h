@@ -9,12 +9,16 @@ enum {
     DQN_BATCH_MAX = 65536,
     /* dqn_options.c: numbers for an action: the papers' sweeps end at 201. */
     DQN_ATOMS_MAX = 1024,
-    /* ppo_options.c, r2d2.c: steps of a sequence; an item has one row more. */
+    /* ppo_options.c, r2d2.c, impala_options.c: steps of a sequence; an item has one row more. */
     UNROLL_MAX = 65534,
-    /* ppo.c: steps of an update; 4 M rows of CartPole are 300 MB of batch and room. */
+    /* unroll.c: steps of an update; 4 M rows of CartPole are 300 MB of batch and room. */
     UPDATE_ROWS_MAX = 1 << 22,
     /* r2d2.c: items of one update, each of burn_in + trace + 1 rows. */
     R2D2_BATCH_MAX = 4096,
+    /* impala_options.c: items of one update, and updates in the queue: 819 200 items, fewer than
+     * the 1 000 000 that a table keeps. */
+    IMPALA_BATCH_MAX = 4096,
+    IMPALA_QUEUE_MAX = 200,
 };
 
 #endif

@@ -2,10 +2,13 @@
 #ifndef TRP_AGENTS_OPTIONS_H
 #define TRP_AGENTS_OPTIONS_H
 
-/* Of trp_torso, trp_activation, trp_precision, trp_optimizer_kind, trp_rate_schedule. */
-extern const char *const option_networks[],
-    *const option_activations[], *const option_precisions[], *const option_optimizers[],
-                                                                 *const option_schedules[];
+/* Of trp_torso, trp_activation, trp_core, trp_precision, trp_optimizer_kind, trp_rate_schedule. */
+extern const char *const option_networks[];
+extern const char *const option_activations[];
+extern const char *const option_cores[];
+extern const char *const option_precisions[];
+extern const char *const option_optimizers[];
+extern const char *const option_schedules[];
 
 /* What was meant by 0.6, of which a float is the nearest one. */
 double option_decimal(float value);

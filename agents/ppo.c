@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "limits.h"
 #include "options.h"
 
 trp_ppo_options ppo_options(const trp_agent *agent)
@@ -14,81 +13,58 @@ trp_ppo_options ppo_options(const trp_agent *agent)
     return options;
 }
 
-struct actor_critic ppo_actor_critic(const trp_ppo_options *options)
+struct unroll ppo_unroll(const trp_ppo_options *options)
 {
-    return (struct actor_critic){.who = "ppo",
-                                 .network = options->network,
-                                 .hidden = {options->hidden, options->activation},
-                                 .separate = !options->shared,
-                                 .init = TRP_INIT_ORTHOGONAL,
-                                 .precision = options->precision};
-}
-
-trp_sequence_options ppo_sequence(const trp_ppo_options *options)
-{
-    return (trp_sequence_options){
-        .length = options->unroll + 1, .period = options->unroll, .end = TRP_END_CONTINUE};
+    return (struct unroll){.network = {.who = "ppo",
+                                       .network = options->network,
+                                       .hidden = {options->hidden, options->activation},
+                                       .separate = !options->shared,
+                                       .init = TRP_INIT_ORTHOGONAL,
+                                       .precision = options->precision},
+                           .table = PPO_TABLE,
+                           .steps = options->unroll,
+                           .batch_size = options->batch_size,
+                           .queue_size = options->batch_size};
 }
 
 static trp_status ppo_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_ppo_options options = ppo_options(agent);
-    uint64_t steps = (uint64_t)options.unroll * options.batch_size;
-    if (steps > UPDATE_ROWS_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "ppo: unroll %" PRIu32 " times batch_size %" PRIu32
-                        " are more steps than %d, which an update may have",
-                        options.unroll, options.batch_size, UPDATE_ROWS_MAX);
+    struct unroll unroll = ppo_unroll(&options);
+    TRP_TRY(unroll_check(&unroll, env));
+    uint32_t steps = options.unroll * options.batch_size;
     if (options.minibatches > steps)
         return trp_fail(TRP_INVALID_ARGUMENT,
-                        "ppo: minibatches is %" PRIu32 ", must be in [1, %" PRIu64
+                        "ppo: minibatches is %" PRIu32 ", must be in [1, %" PRIu32
                         "], which is unroll times batch_size",
                         options.minibatches, steps);
     if (options.anneal_clip && options.schedule_steps == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "ppo: anneal_clip needs schedule_steps");
-    struct actor_critic network = ppo_actor_critic(&options);
-    return actor_critic_check(&network, env);
-}
-
-static void item_columns(const trp_agent *agent, const trp_env_spec *env, trp_columns *columns)
-{
-    trp_ppo_options options = ppo_options(agent);
-    struct actor_critic network = ppo_actor_critic(&options);
-    trp_sequence_options sequence = ppo_sequence(&options);
-    trp_columns extras = {0};
-    actor_critic_extras(&network, env, &extras);
-    trp_sequence_columns(env, &extras, &sequence, columns);
-    trp_columns_cleanup(&extras);
+    return TRP_OK;
 }
 
 static trp_status ppo_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
 {
-    trp_columns columns = {0};
-    item_columns(agent, env, &columns);
-    trp_table_options table = {.name = PPO_TABLE,
-                               .sampler = {.kind = TRP_FIFO},
-                               .max_times_sampled = 1,
-                               .limiter = trp_limiter_queue(ppo_options(agent).batch_size)};
-    return trp_agent_table_list_add(list, &table, &columns);
+    trp_ppo_options options = ppo_options(agent);
+    struct unroll unroll = ppo_unroll(&options);
+    return unroll_tables(&unroll, env, list);
 }
 
 static trp_status ppo_adder(const trp_agent *agent, const trp_adder_options *options,
                             trp_adder **out)
 {
     trp_ppo_options ppo = ppo_options(agent);
-    trp_sequence_options sequence = ppo_sequence(&ppo);
-    trp_adder_options own = *options;
-    own.table = PPO_TABLE;
-    return trp_sequence_adder_create(out, &own, &sequence);
+    struct unroll unroll = ppo_unroll(&ppo);
+    return unroll_adder(&unroll, options, out);
 }
 
 static trp_status ppo_policy(const trp_agent *agent, const trp_env_spec *env,
                              const trp_policy_options *place, trp_policy **out)
 {
     trp_ppo_options options = ppo_options(agent);
-    struct actor_critic network = ppo_actor_critic(&options);
-    return actor_critic_policy_create(&network, env, place, out);
+    struct unroll unroll = ppo_unroll(&options);
+    return actor_critic_policy_create(&unroll.network, env, place, out);
 }
 
 static const trp_agent_impl ppo_impl = {

@@ -4,7 +4,7 @@
 
 #include <troupe/ppo.h>
 #include <troupe/returns.h>
-#include "actor_critic.h"
+#include "unroll.h"
 
 #define PPO_TABLE "rollouts"
 
@@ -13,12 +13,8 @@ extern const trp_option_table ppo_option_table;
 /* The options inside an agent, defaults filled in: numbers mean themselves, 0 included. */
 trp_ppo_options ppo_options(const trp_agent *agent);
 
-/* Its network; refers to the options. */
-struct actor_critic ppo_actor_critic(const trp_ppo_options *options);
-
-/* Items are rows of the steps and one more, which is the first of the next item, too: it is only
- * bootstrapped from. They go on with the next episode. */
-trp_sequence_options ppo_sequence(const trp_ppo_options *options);
+/* Its network and its items; refers to the options. */
+struct unroll ppo_unroll(const trp_ppo_options *options);
 
 /* ---- the loss of a minibatch --------------------------------------------------------------- */
 

@@ -74,15 +74,8 @@ static void find_loss(void *arguments)
 void ppo_loss_on(trp_queue *queue, const struct ppo_loss_job *job)
 {
     static const trp_kernel kernel = {"ppo.loss", find_loss};
-    const struct action_space *space = &job->decisions.space;
-    size_t rows = job->decisions.rows, floats = rows * sizeof(float);
-    size_t says = space->size * floats, parts = space->parts * sizeof(int32_t);
-    trp_operand operands[] = {
-        {AT(decisions.space.sizes), parts, TRP_READ},
-        {AT(decisions.says), says, TRP_READ | TRP_WRITE},
-        {AT(decisions.log_std), says, TRP_READ | TRP_WRITE},
-        {AT(decisions.mask), rows * space->size, TRP_READ},
-        {AT(decisions.actions), rows * parts, TRP_READ},
+    size_t floats = job->decisions.rows * sizeof(float);
+    trp_operand operands[DECISIONS_OPERANDS + 8] = {
         {AT(values), floats, TRP_READ | TRP_WRITE},
         {AT(old_log_probs), floats, TRP_READ},
         {AT(old_values), floats, TRP_READ},
@@ -92,5 +85,6 @@ void ppo_loss_on(trp_queue *queue, const struct ppo_loss_job *job)
         {AT(entropies), floats, TRP_WRITE},
         {AT(numbers), sizeof *job->numbers, TRP_READ | TRP_WRITE},
     };
+    decisions_operands(&job->decisions, AT(decisions), operands + 8);
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }

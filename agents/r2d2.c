@@ -17,8 +17,6 @@ _Static_assert(sizeof(trp_r2d2_options) <= TRP_AGENT_OPTION_BYTES, "the options 
         TRP_OPTION(trp_r2d2_options, member), __VA_ARGS__                                          \
     }
 
-static const char *const cores[] = {"none", "lstm", "gru", NULL};
-
 static const trp_option r2d2_rows[] = {
     ROW(network, .choices = option_networks, .fixed = true,
         .help = "auto: nature for images of bytes, else mlp"),
@@ -26,7 +24,7 @@ static const trp_option r2d2_rows[] = {
         .help = "widths of the hidden layers of mlp, before the core; an empty list: none"),
     ROW(activation, .fallback = "relu", .choices = option_activations, .fixed = true,
         .needs = "network=auto|mlp", .help = "of the hidden layers of mlp"),
-    ROW(core, .fallback = "lstm", .choices = cores, .fixed = true,
+    ROW(core, .fallback = "lstm", .choices = option_cores, .fixed = true,
         .help = "what remembers; not none"),
     ROW(core_size, .fallback = "128", .min = 1, .max = 65536, .fixed = true,
         .help = "hidden units of the core"),

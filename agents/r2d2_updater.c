@@ -73,37 +73,19 @@ static trp_status check_sequences(const struct r2d2_updater *updater, const trp_
                          trp_update_column(update, 0, "valid"));
 }
 
-static void fill_order(const struct r2d2_updater *updater, uint32_t items, int32_t *order)
-{
-    for (uint32_t step = 0; step < updater->steps; step++)
-        for (uint32_t item = 0; item < items; item++)
-            *order++ = (int32_t)(item * updater->steps + step);
-}
-
 static void sort_rows(struct r2d2_updater *updater, const trp_update *update)
 {
-    struct r2d2_rows *to = &updater->rows;
-    uint32_t items = update->batches->rows, count = items * updater->steps;
-    int32_t *order = updater->turns[update->step % 2].order;
-    fill_order(updater, items, order);
-    struct gather_order sorted = {
-        .order = trp_queue_upload(update->queue, to->order, order, count * sizeof *order),
-        .count = count,
-        .rows = count};
-    const struct {
-        const char *column;
-        void *to;
-        size_t bytes;
-    } columns[] = {{"observation", to->observations, updater->observation_bytes},
-                   {"action", to->actions, sizeof *to->actions},
-                   {"reward", to->rewards, sizeof *to->rewards},
-                   {"discount", to->item_discounts, sizeof *to->item_discounts},
-                   {"first", to->first, sizeof *to->first},
-                   {"valid", to->valid, sizeof *to->valid},
-                   {R2D2_MASK, to->mask, updater->outputs}};
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        gather_on(update->queue, &sorted, trp_update_device_column(update, 0, columns[i].column),
-                  columns[i].to, columns[i].bytes);
+    const struct r2d2_rows *to = &updater->rows;
+    const struct gather_column columns[] = {
+        {"observation", to->observations, updater->observation_bytes},
+        {"action", to->actions, sizeof *to->actions},
+        {"reward", to->rewards, sizeof *to->rewards},
+        {"discount", to->item_discounts, sizeof *to->item_discounts},
+        {"first", to->first, sizeof *to->first},
+        {"valid", to->valid, sizeof *to->valid},
+        {R2D2_MASK, to->mask, updater->outputs}};
+    gather_steps_on(update, updater->steps, updater->turns[update->step % 2].order, to->order,
+                    columns, sizeof columns / sizeof *columns);
 }
 
 /* ---- passes -------------------------------------------------------------------------------- */

@@ -68,7 +68,7 @@ static trp_status publish(trp_learner *learner)
 {
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     TRP_TRY(update_fetch_published(&learner->update));
-    learner->progress.version++;
+    learner->update.version = ++learner->progress.version;
     trp_publisher_publish(learner->publisher, update_published(&learner->update).values,
                           learner->progress.version, learner->progress.steps);
     learner->own.publish_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);

@@ -230,6 +230,7 @@ trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batc
     size_t turn = step % 2;
     trp_update *update = &run->steps[turn];
     *update = (trp_update){.step = step,
+                           .version = run->version,
                            .batches = batches,
                            .vectors = run->values,
                            .grads = run->grads,

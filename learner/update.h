@@ -30,6 +30,7 @@ struct trp_update_run {
     trp_queue *queue, *upload;
     struct vector vectors[TRP_UPDATER_VECTORS_MAX];
     float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX]; /* the device's */
+    uint64_t version;                                                        /* last published */
     trp_update steps[2]; /* the last one and the one before, which may not be collected yet */
     uint64_t marks[2];   /* of the queue, at their ends */
     double *priorities[2][TRP_UPDATER_SOURCES_MAX]; /* of those */

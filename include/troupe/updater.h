@@ -68,6 +68,7 @@ typedef struct trp_update_run trp_update_run;
  * updater's device; what is put on `queue` is done there in order. */
 typedef struct {
     uint64_t step;            /* this one's number: 1 is the first of the run */
+    uint64_t version;         /* of the parameters as they were last published */
     const trp_batch *batches; /* one per source; the host's */
     float *const *vectors;    /* one per vector */
     float *const *grads;      /* the same; 0 when a phase begins; NULL where not learned */

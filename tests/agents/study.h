@@ -35,6 +35,7 @@ static inline struct items *items_create(const trp_batch_spec *source, uint32_t 
     items->batch = (trp_batch){.rows = rows,
                                .columns = items->columns,
                                .keys = xcalloc(rows, sizeof(uint64_t)),
+                               .policy_versions = xcalloc(rows, sizeof(uint64_t)),
                                .probabilities = xcalloc(rows, sizeof(double)),
                                .table_sizes = xcalloc(rows, sizeof(int64_t))};
     for (size_t i = 0; i < source->columns.count; i++)
@@ -53,6 +54,7 @@ static inline void items_destroy(struct items *items)
         free(items->columns[i]);
     free(items->columns);
     free((void *)items->batch.keys);
+    free((void *)items->batch.policy_versions);
     free((void *)items->batch.probabilities);
     free((void *)items->batch.table_sizes);
     free(items);

@@ -4,188 +4,28 @@
 
 #include <troupe/log.h>
 #include <troupe/ppo.h>
-#include "study.h"
-
-enum { BATCH = 3, UNROLL = 7, ROWS = UNROLL + 1, ALL = BATCH * ROWS, INPUTS = 4, HIDDEN = 5 };
-
-/* ---- environments that are never stepped ----------------------------------------------------- */
-
-static const int32_t part_sizes[] = {2, 3};
-static const float low[] = {-1, -1}, high[] = {1, 1};
-
-static trp_env_spec env_of(trp_action_kind kind, bool masked)
-{
-    trp_env_spec env = {.name = "Paper",
-                        .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {INPUTS}}},
-                        .action_kind = kind,
-                        .action_count = kind == TRP_ACTION_DISCRETE ? 3 : 2,
-                        .masked = masked};
-    if (kind == TRP_ACTION_MULTI_DISCRETE)
-        env.action_choices = part_sizes;
-    if (kind == TRP_ACTION_BOX)
-        env.action_low = low, env.action_high = high;
-    return env;
-}
-
-/* ---- batches --------------------------------------------------------------------------------- */
-
-/* Of each item the rows' kinds: s a step, b one that begins an episode, t one whose episode
- * terminates, f a final observation. A truncated episode has 1 for a discount. */
-static const char *const kinds[BATCH] = {"ssssssss", "sstfbsss", "bssfbsst"};
-
-static void fill_choices(struct items *items, const trp_env_spec *env, trp_rng *rng)
-{
-    int32_t *actions = items_column(items, "action");
-    uint8_t *masks = items_column(items, "mask");
-    for (size_t row = 0; row < ALL; row++) {
-        bool multi = env->action_kind == TRP_ACTION_MULTI_DISCRETE;
-        size_t parts = multi ? 2 : 1;
-        for (size_t i = 0; i < parts; i++)
-            actions[row * parts + i] =
-                (int32_t)trp_rng_below(rng, multi ? (uint64_t)part_sizes[i] : 3);
-        for (size_t i = 0; masks && i < 3; i++)
-            masks[row * 3 + i] = (int32_t)i == actions[row] || trp_rng_below(rng, 2);
-    }
-}
-
-static void items_fill(struct items *items, const trp_env_spec *env, uint64_t seed)
-{
-    trp_rng rng;
-    trp_rng_init(&rng, seed, 0);
-    float *x = items_column(items, "observation"), *rewards = items_column(items, "reward");
-    float *discounts = items_column(items, "discount"),
-          *log_probs = items_column(items, "log_prob");
-    float *samples = items_column(items, "sample");
-    bool *valid = items_column(items, "valid"), *first = items_column(items, "first");
-    for (size_t row = 0; row < ALL; row++) {
-        char kind = kinds[row / ROWS][row % ROWS];
-        for (size_t i = 0; i < INPUTS; i++)
-            x[row * INPUTS + i] = (float)trp_rng_normal(&rng);
-        rewards[row] = kind == 'f' ? 0 : (float)trp_rng_normal(&rng);
-        discounts[row] = kind == 't' || kind == 'f' ? 0 : 1;
-        valid[row] = kind != 'f';
-        first[row] = kind == 'b';
-        log_probs[row] = -1 - 0.5F * (float)trp_rng_double(&rng);
-        for (size_t i = 0; samples && i < 2; i++)
-            samples[row * 2 + i] = (float)trp_rng_normal(&rng);
-    }
-    if (!samples)
-        fill_choices(items, env, &rng);
-}
+#include "unroll_paper.h"
 
 /* ---- the paper, in double -------------------------------------------------------------------- */
 
 struct paper {
-    const trp_env_spec *env;
+    struct paper_net net;
+    struct paper_adam adam;
     trp_ppo_options options;
-    const struct items *items;
-    const struct study *study;
-    double *params, *m, *v;
-    uint64_t phases;
-    double advantages[ALL], returns[ALL], values[ALL];
+    double advantages[ALL], returns[ALL], values[ALL]; /* before the epochs */
+    const size_t *rows;                                /* of the minibatch */
+    size_t count;
+    double left;                                                  /* of the clips */
     double policy_loss, value_loss, entropy, divergence, clipped; /* of the last loss */
 };
-
-static const trp_net_tensor *tensor_named(const struct paper *paper, const char *name)
-{
-    const trp_vector_spec *vector = &paper->study->updater->vectors[0];
-    for (size_t i = 0; i < vector->tensor_count; i++)
-        if (strcmp(vector->tensors[i].name, name) == 0)
-            return &vector->tensors[i];
-    fail_msg("no tensor %s", name);
-    return NULL;
-}
-
-/* Element `n` in PyTorch's order. */
-static double element(const struct paper *paper, const trp_net_tensor *tensor, size_t n)
-{
-    size_t at = tensor->offset;
-    for (uint32_t i = tensor->axis_count; i-- > 0; n /= tensor->axes[i].count)
-        at += n % tensor->axes[i].count * tensor->axes[i].stride;
-    return paper->params[at];
-}
-
-static void linear(const struct paper *paper, const char *name, const double *x, size_t inputs,
-                   double *y, size_t outputs)
-{
-    char weight[64], bias[64];
-    snprintf(weight, sizeof weight, "%s.weight", name);
-    snprintf(bias, sizeof bias, "%s.bias", name);
-    const trp_net_tensor *w = tensor_named(paper, weight), *b = tensor_named(paper, bias);
-    for (size_t o = 0; o < outputs; o++) {
-        y[o] = element(paper, b, o);
-        for (size_t i = 0; i < inputs; i++)
-            y[o] += element(paper, w, o * inputs + i) * x[i];
-    }
-}
-
-static size_t says_of(const trp_env_spec *env)
-{
-    return env->action_kind == TRP_ACTION_MULTI_DISCRETE ? 5 : (size_t)env->action_count;
-}
-
-/* What the network says of a row. */
-static double forward(const struct paper *paper, size_t row, double *says)
-{
-    const float *observed = items_column(paper->items, "observation");
-    double x[INPUTS], h[HIDDEN], g[HIDDEN], value;
-    for (size_t i = 0; i < INPUTS; i++)
-        x[i] = (double)observed[row * INPUTS + i];
-    linear(paper, "body.0", x, INPUTS, h, HIDDEN);
-    linear(paper, paper->options.shared ? "body.0" : "value.0", x, INPUTS, g, HIDDEN);
-    for (size_t i = 0; i < HIDDEN; i++)
-        h[i] = tanh(h[i]), g[i] = tanh(g[i]);
-    linear(paper, paper->env->action_kind == TRP_ACTION_BOX ? "mean" : "policy", h, HIDDEN, says,
-           says_of(paper->env));
-    linear(paper, "value", g, HIDDEN, &value, 1);
-    return value;
-}
-
-/* Adds the log-probability and the entropy of one choice of `count`. */
-static void judge_choice(const double *logits, const uint8_t *mask, size_t count, size_t taken,
-                         double *log_prob, double *entropy)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += mask && !mask[i] ? 0 : exp(logits[i]);
-    *log_prob += logits[taken] - log(sum);
-    for (size_t i = 0; i < count; i++)
-        if (!mask || mask[i])
-            *entropy -= exp(logits[i]) / sum * (logits[i] - log(sum));
-}
-
-static void judge(const struct paper *paper, size_t row, const double *says, double *log_prob,
-                  double *entropy)
-{
-    const int32_t *actions = items_column(paper->items, "action");
-    const uint8_t *masks = items_column(paper->items, "mask");
-    *log_prob = *entropy = 0;
-    if (paper->env->action_kind == TRP_ACTION_DISCRETE)
-        judge_choice(says, masks ? masks + row * 3 : NULL, 3, (size_t)actions[row], log_prob,
-                     entropy);
-    if (paper->env->action_kind == TRP_ACTION_MULTI_DISCRETE) {
-        judge_choice(says, NULL, 2, (size_t)actions[row * 2], log_prob, entropy);
-        judge_choice(says + 2, NULL, 3, (size_t)actions[row * 2 + 1], log_prob, entropy);
-    }
-    if (paper->env->action_kind != TRP_ACTION_BOX)
-        return;
-    const float *samples = items_column(paper->items, "sample");
-    for (size_t i = 0; i < 2; i++) {
-        double log_std = element(paper, tensor_named(paper, "log_std"), i);
-        double z = ((double)samples[row * 2 + i] - says[i]) / exp(log_std);
-        *log_prob -= z * z / 2 + log_std + log(2 * acos(-1)) / 2;
-        *entropy += 0.5 + log(2 * acos(-1)) / 2 + log_std;
-    }
-}
 
 /* Equation 11 of the paper with truncation: the sum goes on while steps follow in the item. */
 static void find_advantages(struct paper *paper)
 {
-    const float *rewards = items_column(paper->items, "reward");
-    double says[8], gamma = (double)paper->options.discount;
-    double lambda = (double)paper->options.gae_lambda;
-    for (size_t row = 0; row < ALL; row++)
-        paper->values[row] = forward(paper, row, says);
+    const float *rewards = items_column(paper->net.items, "reward");
+    double gamma = (double)paper->options.discount, lambda = (double)paper->options.gae_lambda;
+    paper_forward(&paper->net);
+    memcpy(paper->values, paper->net.values, sizeof paper->values);
     for (size_t item = 0; item < BATCH; item++)
         for (size_t t = 0; t < UNROLL; t++) {
             double weight = 1;
@@ -208,11 +48,14 @@ static double clamp(double x, double lo, double hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-static double loss(struct paper *paper, const size_t *rows, size_t count, double left)
+static double minibatch_loss(void *context)
 {
-    const float *old_log_probs = items_column(paper->items, "log_prob");
-    double mean = 0, square = 0, says[8], clip = left * (double)paper->options.clip;
-    double value_clip = left * (double)paper->options.value_clip, n = (double)count;
+    struct paper *paper = context;
+    const float *old_log_probs = items_column(paper->net.items, "log_prob");
+    const size_t *rows = paper->rows, count = paper->count;
+    double mean = 0, square = 0, clip = paper->left * (double)paper->options.clip;
+    double value_clip = paper->left * (double)paper->options.value_clip, n = (double)count;
+    paper_forward(&paper->net);
     for (size_t i = 0; i < count; i++)
         mean += paper->advantages[rows[i]] / n;
     for (size_t i = 0; i < count; i++)
@@ -221,11 +64,11 @@ static double loss(struct paper *paper, const size_t *rows, size_t count, double
     paper->divergence = paper->clipped = 0;
     for (size_t i = 0; i < count; i++) {
         size_t row = rows[i];
-        double log_prob, entropy, value = forward(paper, row, says);
+        double log_prob, entropy, value = paper->net.values[row];
         double advantage = paper->options.raw_advantages
                                ? paper->advantages[row]
                                : (paper->advantages[row] - mean) / (sqrt(square) + 1e-8);
-        judge(paper, row, says, &log_prob, &entropy);
+        paper_judge(&paper->net, row, &log_prob, &entropy);
         double log_ratio = log_prob - (double)old_log_probs[row], ratio = exp(log_ratio);
         double pays = fmin(ratio * advantage, clamp(ratio, 1 - clip, 1 + clip) * advantage);
         double old = paper->values[row], target = paper->returns[row];
@@ -241,43 +84,14 @@ static double loss(struct paper *paper, const size_t *rows, size_t count, double
     return paper->policy_loss + (double)paper->options.value_weight * paper->value_loss;
 }
 
-/* Adam on the gradient of the loss, which is scaled down to the largest norm. */
-static void phase(struct paper *paper, const size_t *rows, size_t count, double left, double rate)
-{
-    size_t params = paper->study->count;
-    double *grads = xcalloc(params, sizeof *grads), norm = 0, most;
-    for (size_t i = 0; i < params; i++) {
-        double kept = paper->params[i], step = 1e-6;
-        paper->params[i] = kept + step;
-        grads[i] = loss(paper, rows, count, left);
-        paper->params[i] = kept - step;
-        grads[i] = (grads[i] - loss(paper, rows, count, left)) / (2 * step);
-        paper->params[i] = kept;
-        norm += grads[i] * grads[i];
-    }
-    loss(paper, rows, count, left);
-    most = (double)paper->options.max_gradient_norm;
-    double scale = most > 0 && sqrt(norm) > most ? most / sqrt(norm) : 1;
-    double step = (double)++paper->phases;
-    for (size_t i = 0; i < params; i++) {
-        double g = scale * grads[i];
-        paper->m[i] = 0.9 * paper->m[i] + 0.1 * g;
-        paper->v[i] = 0.999 * paper->v[i] + 0.001 * g * g;
-        double root = sqrt(paper->v[i] / (1 - pow(0.999, step)));
-        paper->params[i] -= rate * paper->m[i] / (1 - pow(0.9, step)) /
-                            (root + (double)paper->options.adam_epsilon);
-    }
-    free(grads);
-}
-
 /* Epochs of shuffled minibatches, drawn as the updater draws them; returns how many phases. */
-static size_t paper_step(struct paper *paper, trp_rng rng, double left, double rate, double sums[5])
+static size_t paper_step(struct paper *paper, trp_rng rng, double rate, double sums[5])
 {
     size_t rows[ALL], count = 0, parts = paper->options.minibatches, phases = 0;
     find_advantages(paper);
     memset(sums, 0, 5 * sizeof *sums);
     for (size_t row = 0; row < ALL; row++)
-        if (kinds[row / ROWS][row % ROWS] != 'f' && row % ROWS < UNROLL)
+        if (is_decision(row))
             rows[count++] = row;
     for (size_t epoch = 0; epoch < paper->options.epochs; epoch++) {
         for (size_t i = count; i > 1; i--) {
@@ -286,7 +100,11 @@ static size_t paper_step(struct paper *paper, trp_rng rng, double left, double r
         }
         for (size_t i = 0; i < parts; i++, phases++) {
             size_t lo = count * i / parts, hi = count * (i + 1) / parts;
-            phase(paper, rows + lo, hi - lo, left, rate);
+            paper->rows = rows + lo, paper->count = hi - lo;
+            double *grads = paper_gradient(&paper->net, minibatch_loss, paper,
+                                           (double)paper->options.max_gradient_norm);
+            paper_adam_step(&paper->adam, &paper->net, grads, rate);
+            free(grads);
             double numbers[] = {paper->policy_loss, paper->value_loss, paper->entropy,
                                 paper->divergence, paper->clipped};
             for (size_t k = 0; k < 5; k++)
@@ -310,30 +128,27 @@ static void assert_steps(trp_action_kind kind, bool masked, trp_ppo_options opti
     trp_agent agent = trp_ppo(&options);
     struct study *study = study_create(&agent, &env, BATCH, 3);
     struct items *items = items_create(&study->updater->sources[0], BATCH);
-    struct paper paper = {.env = &env, .items = items, .study = study};
+    struct paper paper = {.net = {.env = &env, .items = items, .study = study}};
     memcpy(&paper.options, agent.options.bytes, sizeof paper.options);
-    paper.params = xcalloc(study->count, sizeof(double));
-    paper.m = xcalloc(study->count, sizeof(double));
-    paper.v = xcalloc(study->count, sizeof(double));
-    for (size_t i = 0; i < study->count; i++)
-        paper.params[i] = (double)study->params[i];
+    paper.net.separate = !options.shared;
+    paper.adam = (struct paper_adam){
+        .beta1 = 0.9, .beta2 = 0.999, .epsilon = (double)paper.options.adam_epsilon};
+    paper_begin(&paper.net, &paper.adam);
     for (uint64_t step = 1; step <= 2; step++) {
         double sums[5], span = (double)paper.options.schedule_steps;
-        double left = paper.options.anneal_clip ? 1 - (double)(step - 1) / span : 1;
+        paper.left = paper.options.anneal_clip ? 1 - (double)(step - 1) / span : 1;
         items_fill(items, &env, step);
         trp_rng rng = study->run.rng;
-        size_t phases = paper_step(&paper, rng, left, (double)options.learning_rate, sums);
+        size_t phases = paper_step(&paper, rng, (double)options.learning_rate, sums);
         if (study_step(study, &items->batch) != TRP_OK)
             fail_msg("%s", trp_last_error());
         assert_float_equal(study_reported(study, "phases"), phases, 0);
         for (size_t k = 0; k < 5; k++)
             assert_float_equal(study_reported(study, names[k]), sums[k] / (double)phases, 2e-5);
         for (size_t i = 0; i < study->count; i++)
-            assert_float_equal(study->params[i], paper.params[i], 2e-5);
+            assert_float_equal(study->params[i], paper.net.params[i], 2e-5);
     }
-    free(paper.params);
-    free(paper.m);
-    free(paper.v);
+    paper_end(&paper.net, &paper.adam);
     items_destroy(items);
     study_destroy(study);
 }

@@ -1,103 +1,6 @@
 /* Whole runs of PPO: with one actor and two, and fused; what a policy says of its actions; what it
  * cannot learn. */
-#include <math.h>
-#include <unistd.h>
-
-#include "core/alloc.h"
-#include "learning.h"
-
-/* ---- environments ---------------------------------------------------------------------------- */
-
-/* The number seen is to be given back, within [-1, 1]; an episode is cut after four. With `masked`
- * choices: the last one may never be taken. */
-struct mirror {
-    float seen;
-};
-
-static void mirror_show(struct mirror *mirror, trp_rng *rng)
-{
-    mirror->seen = (float)(trp_rng_double(rng) - 0.5);
-}
-
-static trp_status mirror_reset(void *state, trp_rng *rng)
-{
-    mirror_show(state, rng);
-    return TRP_OK;
-}
-
-static trp_status mirror_step(void *state, trp_rng *rng, const void *action,
-                              trp_env_outcome *outcome)
-{
-    struct mirror *mirror = state;
-    float given = *(const float *)action;
-    if (!(given >= -1 && given <= 1))
-        return trp_fail(TRP_INVALID_ARGUMENT, "%g is out of bounds", (double)given);
-    outcome->reward = 1 - fabsf(mirror->seen - given);
-    mirror_show(mirror, rng);
-    return TRP_OK;
-}
-
-static trp_status side_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
-{
-    struct mirror *mirror = state;
-    outcome->reward = *(const int32_t *)action == (mirror->seen > 0);
-    mirror_show(mirror, rng);
-    return TRP_OK;
-}
-
-static void mirror_observe(const void *state, void *const *observations)
-{
-    *(float *)observations[0] = ((const struct mirror *)state)->seen;
-}
-
-static void side_mask(const void *state, bool *allowed)
-{
-    (void)state;
-    allowed[0] = allowed[1] = true;
-}
-
-static const float low = -1, high = 1;
-
-static const trp_env_impl mirror_impl = {
-    .spec = {.name = "Mirror",
-             .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
-             .action_kind = TRP_ACTION_BOX,
-             .action_count = 1,
-             .action_low = &low,
-             .action_high = &high,
-             .max_episode_steps = 4},
-    .state_bytes = sizeof(struct mirror),
-    .reset = mirror_reset,
-    .step = mirror_step,
-    .observe = mirror_observe,
-};
-
-static const trp_env_impl side_impl = {
-    .spec = {.name = "Side",
-             .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
-             .action_count = 3,
-             .max_episode_steps = 4},
-    .state_bytes = sizeof(struct mirror),
-    .reset = mirror_reset,
-    .step = side_step,
-    .observe = mirror_observe,
-    .mask = side_mask,
-};
-
-/* Never stepped. */
-static trp_env_impl refused_impls[] = {
-    {.spec = {.name = "Bits",
-              .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
-              .action_kind = TRP_ACTION_MULTI_BINARY,
-              .action_count = 2}},
-    {.spec = {.name = "Tokens",
-              .observations = {{.dtype = TRP_INT32, .rank = 1, .shape = {1}}},
-              .action_count = 2}},
-    {.spec = {.name = "Two",
-              .observations = {{.name = "a", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}},
-                               {.name = "b", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
-              .action_count = 2}},
-};
+#include "actor_critics.h"
 
 /* ---- pairings -------------------------------------------------------------------------------- */
 
@@ -120,9 +23,7 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_ppo(&rows[i].options);
-        assert_int_equal(trp_agent_check(&agent, rows[i].env), TRP_INVALID_ARGUMENT);
-        if (!strstr(trp_last_error(), rows[i].words))
-            fail_msg("'%s' does not say '%s'", trp_last_error(), rows[i].words);
+        assert_refused(&agent, rows[i].env, rows[i].words);
     }
 }
 
@@ -216,73 +117,16 @@ static void continuous_actions_are_learned(void **state)
     assert_true(mean > 3.7); /* of 4; always 0 has 3, chance less */
 }
 
-struct ended {
-    float *params;
-    size_t count;
-};
-
 /* Actors wait for the version that is made of what they did. */
-static void run_actors(uint32_t actors, uint64_t seed, const char *dir, uint64_t steps)
-{
-    trp_agent agent = trp_ppo(&small);
-    trp_program *program = trp_program_create("ppo");
-    trp_actor_options acting = {.agent = &agent,
-                                .env = "CartPole-v1",
-                                .envs = small.batch_size / actors,
-                                .sync_every_items = small.batch_size / actors};
-    acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
-    acting.params = trp_add_learner(
-        program, "learner",
-        &(trp_learner_options){
-            .agent = &agent, .replay = acting.replay, .publish_every = 1, .max_steps = steps});
-    trp_add_actors(program, "actor", actors, &acting);
-    trp_run_result result;
-    trp_run_options how = {.run_dir = dir, .seed = seed, .deterministic = true};
-    if (trp_run(program, &how, &result) != TRP_OK)
-        fail_msg("%s", trp_last_error());
-    trp_program_destroy(program);
-}
-
-static struct ended run_ended(uint32_t actors, uint64_t seed)
-{
-    char dir[] = "/tmp/test_ppo.XXXXXX", *path;
-    assert_non_null(mkdtemp(dir));
-    char *run = xasprintf("%s/run", dir), *learner = xasprintf("%s/run/learner", dir);
-    run_actors(actors, seed, run, 20);
-    assert_int_equal(trp_learner_checkpoint_find(learner, &path), TRP_OK);
-    trp_checkpoint *checkpoint;
-    assert_int_equal(trp_checkpoint_read(&checkpoint, path), TRP_OK);
-    const trp_checkpoint_tensor *params = NULL;
-    for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++)
-        if (strcmp(trp_checkpoint_tensor_at(checkpoint, i)->name, "params") == 0)
-            params = trp_checkpoint_tensor_at(checkpoint, i);
-    assert_non_null(params);
-    struct ended ended = {.count = params->shape[0]};
-    ended.params = trp_floats_create(ended.count);
-    memcpy(ended.params, params->data, ended.count * sizeof *ended.params);
-    trp_checkpoint_destroy(checkpoint);
-    char *command = xasprintf("rm -rf %s", dir);
-    assert_int_equal(system(command), 0);
-    free(command);
-    free(path);
-    free(run);
-    free(learner);
-    return ended;
-}
-
 static void a_run_in_turns_repeats_bit_for_bit(void **state)
 {
     (void)state;
-    for (uint32_t actors = 1; actors <= 2; actors++) {
-        struct ended first = run_ended(actors, 3), second = run_ended(actors, 3);
-        struct ended other = run_ended(actors, 4);
-        assert_int_equal(first.count, second.count);
-        assert_memory_equal(first.params, second.params, first.count * sizeof *first.params);
-        assert_memory_not_equal(first.params, other.params, first.count * sizeof *first.params);
-        trp_floats_destroy(first.params);
-        trp_floats_destroy(second.params);
-        trp_floats_destroy(other.params);
-    }
+    for (uint32_t actors = 1; actors <= 2; actors++)
+        assert_run_repeats((struct actors_run){.agent = trp_ppo(&small),
+                                               .actors = actors,
+                                               .copies = small.batch_size / actors,
+                                               .sync_every_items = small.batch_size / actors,
+                                               .seed = 3});
 }
 
 int main(void)
@@ -295,15 +139,7 @@ int main(void)
         cmocka_unit_test(continuous_actions_are_learned),
         cmocka_unit_test(a_run_in_turns_repeats_bit_for_bit),
     };
-    for (size_t i = 0; i < sizeof refused_impls / sizeof *refused_impls; i++) {
-        refused_impls[i].state_bytes = sizeof(struct mirror);
-        refused_impls[i].reset = mirror_reset;
-        refused_impls[i].step = side_step;
-        refused_impls[i].observe = mirror_observe;
-        if (trp_env_register(&refused_impls[i]) != TRP_OK)
-            return 1;
-    }
-    if (trp_env_register(&mirror_impl) != TRP_OK || trp_env_register(&side_impl) != TRP_OK)
+    if (!register_environments())
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,54 @@
+#include "unroll.h"
+
+#include <inttypes.h>
+
+#include "limits.h"
+
+trp_status unroll_check(const struct unroll *unroll, const trp_env_spec *env)
+{
+    if ((uint64_t)unroll->steps * unroll->batch_size > UPDATE_ROWS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s: unroll %" PRIu32 " times batch_size %" PRIu32
+                        " are more steps than %d, which an update may have",
+                        unroll->network.who, unroll->steps, unroll->batch_size, UPDATE_ROWS_MAX);
+    return actor_critic_check(&unroll->network, env);
+}
+
+static trp_sequence_options unroll_sequence(const struct unroll *unroll)
+{
+    static const char *const core[] = {AC_CORE, NULL};
+    return (trp_sequence_options){.length = unroll->steps + 1,
+                                  .period = unroll->steps,
+                                  .end = TRP_END_CONTINUE,
+                                  .first_extras = unroll->network.core ? core : NULL};
+}
+
+void unroll_columns(const struct unroll *unroll, const trp_env_spec *env, trp_columns *columns)
+{
+    trp_sequence_options sequence = unroll_sequence(unroll);
+    trp_columns extras = {0};
+    actor_critic_extras(&unroll->network, env, &extras);
+    trp_sequence_columns(env, &extras, &sequence, columns);
+    trp_columns_cleanup(&extras);
+}
+
+trp_status unroll_tables(const struct unroll *unroll, const trp_env_spec *env,
+                         trp_agent_table_list *list)
+{
+    trp_columns columns = {0};
+    unroll_columns(unroll, env, &columns);
+    trp_table_options table = {.name = unroll->table,
+                               .sampler = {.kind = TRP_FIFO},
+                               .max_times_sampled = 1,
+                               .limiter = trp_limiter_queue(unroll->queue_size)};
+    return trp_agent_table_list_add(list, &table, &columns);
+}
+
+trp_status unroll_adder(const struct unroll *unroll, const trp_adder_options *options,
+                        trp_adder **out)
+{
+    trp_sequence_options sequence = unroll_sequence(unroll);
+    trp_adder_options own = *options;
+    own.table = unroll->table;
+    return trp_sequence_adder_create(out, &own, &sequence);
+}

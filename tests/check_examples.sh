@@ -42,8 +42,12 @@ done
 run 'the target of -80 is reached' dqn_acrobot.c
 run 'the target of -110 is reached' qrdqn_mountaincar.c
 run 'the target of 475 is reached' ppo_cartpole.c
+run 'the target of 475 is reached' impala_cartpole.c
+args=(Catch 1)
+run 'the target of 0.95 is reached' impala_cartpole.c
 args=(fused) # the learner steps the environments: no replay, no actors
 run 'the target of 475 is reached' ppo_cartpole.c
+run 'the target of 475 is reached' impala_cartpole.c
 run 'done: learner/0: 100 learner steps done' shapes_ppo.c
 grep -q 'time: .* [1-9][0-9]* actor steps' shapes_ppo.log
 args=()

@@ -14,6 +14,7 @@
 #include <troupe/distributions.h>
 #include <troupe/dqn.h>
 #include <troupe/env.h>
+#include <troupe/impala.h>
 #include <troupe/item.h>
 #include <troupe/learner.h>
 #include <troupe/log.h>

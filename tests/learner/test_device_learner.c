@@ -355,6 +355,25 @@ static void ppo_on_a_late_device_makes_the_bits_of_the_host(void **state)
     }
 }
 
+static void impala_on_a_late_device_makes_the_bits_of_the_host(void **state)
+{
+    static const char *const names[] = {"policy_loss", "ratio", "grad_norm"};
+    static const trp_impala_options rows[] = {
+        {.hidden = {16}, .unroll = 5, .max_gradient_norm = 0.1F},
+        {.hidden = {16}, .unroll = 5, .core = TRP_CORE_GRU, .core_size = 8, .c_bar = 0.9F},
+        {.network = TRP_TORSO_IMPALA, .unroll = 2, .optimizer = TRP_RMSPROP, .momentum = 0.5F},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool image = rows[i].network == TRP_TORSO_IMPALA;
+        assert_same_bits((struct wanted){.env = image ? "Dots?frame_stack=2" : "CartPole-v1",
+                                         .agent = trp_impala(&rows[i]),
+                                         .steps = image ? 2 : STEPS / 2,
+                                         .publish_every = 7},
+                         i, names);
+    }
+}
+
 static void r2d2_on_a_late_device_makes_the_bits_of_the_host(void **state)
 {
     static const char *const names[] = {"loss", "mean_q", "grad_norm"};
@@ -590,6 +609,7 @@ int main(void)
     OR_FAIL(trp_env_register(&dots_impl));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dqn_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(impala_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(r2d2_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(ppo_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(td3_on_a_late_device_makes_the_bits_of_the_host),

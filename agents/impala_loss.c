@@ -2,7 +2,6 @@
 #include "impala.h"
 
 #include <math.h>
-#include <string.h>
 
 #include <troupe/losses.h>
 #include <troupe/policy_losses.h>
@@ -52,23 +51,12 @@ static void find_vtrace(const struct impala_loss_job *job)
     trp_vtrace(&items, &job->vtrace, job->log_ratios, job->returns, job->advantages);
 }
 
-/* A row that is no step may allow nothing: its probabilities are of no use, but finite. */
-static void allow_all(const struct impala_loss_job *job)
-{
-    uint32_t size = job->decisions.space.size;
-    for (size_t row = 0; job->mask && row < job->decisions.rows; row++)
-        if (!job->items.valid[row])
-            memset(job->mask + row * size, true, size);
-}
-
 static void lose_unrolls(void *arguments)
 {
     const struct impala_loss_job *job = arguments;
-    struct decisions decisions = job->decisions;
-    uint32_t rows = decisions.rows;
-    allow_all(job);
-    decisions.mask = job->mask;
-    decisions_judge(&decisions, job->log_probs, job->entropies);
+    const struct decisions *decisions = &job->decisions;
+    uint32_t rows = decisions->rows;
+    decisions_judge(decisions, job->log_probs, job->entropies);
     find_ratios(job, weigh(job));
     find_vtrace(job);
     trp_policy_batch batch = {.rows = rows,
@@ -81,7 +69,7 @@ static void lose_unrolls(void *arguments)
     trp_loss value = trp_value_loss(&values, job->values, NULL, job->values);
     for (uint32_t row = 0; row < rows; row++)
         job->values[row] *= job->value_weight;
-    decisions_backward(&decisions, job->log_probs, job->entropies);
+    decisions_backward(decisions, job->log_probs, job->entropies);
     job->numbers->policy_loss = policy.loss;
     job->numbers->value_loss = value.loss;
     job->numbers->entropy = policy.entropy;
@@ -94,23 +82,15 @@ void impala_loss_on(trp_queue *queue, const struct impala_loss_job *job)
 {
     static const trp_kernel kernel = {"impala.loss", lose_unrolls};
     size_t rows = job->decisions.rows, floats = rows * sizeof(float);
-    trp_operand operands[DECISIONS_OPERANDS + 15] = {
-        {AT(mask), rows * job->decisions.space.size, TRP_READ | TRP_WRITE},
-        {AT(values), floats, TRP_READ | TRP_WRITE},
-        {AT(items.rewards), floats, TRP_READ},
-        {AT(items.valid), rows, TRP_READ},
-        {AT(items.first), rows, TRP_READ},
-        {AT(item_discounts), floats, TRP_READ},
-        {AT(old_log_probs), floats, TRP_READ},
-        {AT(discounts), floats, TRP_WRITE},
-        {AT(log_probs), floats, TRP_WRITE},
-        {AT(entropies), floats, TRP_WRITE},
-        {AT(log_ratios), floats, TRP_WRITE},
-        {AT(advantages), floats, TRP_WRITE},
-        {AT(returns), floats, TRP_WRITE},
-        {AT(weights), floats, TRP_WRITE},
-        {AT(numbers), sizeof *job->numbers, TRP_WRITE},
+    trp_operand operands[DECISIONS_OPERANDS + 14] = {
+        {AT(values), floats, TRP_READ | TRP_WRITE}, {AT(items.rewards), floats, TRP_READ},
+        {AT(items.valid), rows, TRP_READ},          {AT(items.first), rows, TRP_READ},
+        {AT(item_discounts), floats, TRP_READ},     {AT(old_log_probs), floats, TRP_READ},
+        {AT(discounts), floats, TRP_WRITE},         {AT(log_probs), floats, TRP_WRITE},
+        {AT(entropies), floats, TRP_WRITE},         {AT(log_ratios), floats, TRP_WRITE},
+        {AT(advantages), floats, TRP_WRITE},        {AT(returns), floats, TRP_WRITE},
+        {AT(weights), floats, TRP_WRITE},           {AT(numbers), sizeof *job->numbers, TRP_WRITE},
     };
-    decisions_operands(&job->decisions, AT(decisions), operands + 15);
+    decisions_operands(&job->decisions, AT(decisions), operands + 14);
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }

@@ -80,8 +80,7 @@ static void lose_batch(const struct impala_updater *updater, const trp_update *u
     const struct impala_rows *rows = &updater->rows;
     struct impala_loss_job job = {
         .decisions = unroll_updater_decisions(shared, update, unroll_updater_rows(shared, update),
-                                              NULL, rows->actions),
-        .mask = rows->mask,
+                                              rows->mask, rows->actions),
         .values = shared->outputs.values,
         .items = {.steps = shared->rows,
                   .sequences = update->batches->rows,

@@ -11,7 +11,7 @@ enum {
     DQN_ATOMS_MAX = 1024,
     /* ppo_options.c, r2d2.c, impala_options.c: steps of a sequence; an item has one row more. */
     UNROLL_MAX = 65534,
-    /* unroll.c: steps of an update; 4 M rows of CartPole are 300 MB of batch and room. */
+    /* unroll.c, r2d2.c: steps of an update; 4 M rows of CartPole are 300 MB of batch and room. */
     UPDATE_ROWS_MAX = 1 << 22,
     /* r2d2.c: items of one update, each of burn_in + trace + 1 rows. */
     R2D2_BATCH_MAX = 4096,

@@ -43,8 +43,7 @@ static const trp_option r2d2_rows[] = {
     ROW(discount, .fallback = "0.997", .max = 1, .help = "gamma"),
     ROW(rescaling_epsilon, .fallback = "1e-3", .min = 1e-30, .max = 1,
         .help = "of h, in which values are learned"),
-    ROW(huber_delta, .fallback = "1", .min = 1e-30, .max = 1e30,
-        .help = "an error beyond it counts linearly"),
+    ROW(huber_delta, .max = 1e30, .help = "an error beyond it counts linearly; 0: none does"),
     ROW(learning_rate, .fallback = "1e-3", .max = 1e6, .help = "of Adam"),
     ROW(adam_epsilon, .fallback = "1e-3", .max = 1, .help = "of Adam; the paper's"),
     ROW(max_gradient_norm, .fallback = "40", .max = 1e30, .negative_is_zero = true,
@@ -140,6 +139,18 @@ static struct replayed r2d2_replayed(const trp_r2d2_options *options)
                              options->priority_exponent};
 }
 
+trp_status r2d2_check_batch(const trp_r2d2_options *options, uint32_t batch_size)
+{
+    uint32_t rows = r2d2_sequence(options).length;
+    if ((uint64_t)rows * batch_size <= UPDATE_ROWS_MAX)
+        return TRP_OK;
+    return trp_fail(
+        TRP_INVALID_ARGUMENT,
+        "r2d2: %u rows of an item times batch_size %u are more than %d, which an update "
+        "may have",
+        rows, batch_size, UPDATE_ROWS_MAX);
+}
+
 static trp_status check_items(const trp_r2d2_options *options)
 {
     uint32_t steps = r2d2_sequence(options).length - 1;
@@ -154,7 +165,7 @@ static trp_status check_items(const trp_r2d2_options *options)
                         "r2d2: period is %u, must be in [1, %u], which is trace: what lies between "
                         "two traces is never learned from",
                         options->period, options->trace);
-    return TRP_OK;
+    return r2d2_check_batch(options, options->batch_size);
 }
 
 static trp_status r2d2_check(const trp_agent *agent, const trp_env_spec *env)

@@ -25,6 +25,9 @@ struct exploration r2d2_exploration(const trp_r2d2_options *options);
 /* How steps become items. */
 trp_sequence_options r2d2_sequence(const trp_r2d2_options *options);
 
+/* INVALID_ARGUMENT: so many items are more rows than an update may have. */
+TRP_MUST_USE trp_status r2d2_check_batch(const trp_r2d2_options *options, uint32_t batch_size);
+
 /* What the policy says of each step: R2D2_STATE as it was before it, of which an item has the first
  * row's, and R2D2_MASK where the environment masks. */
 void r2d2_extras(const trp_r2d2_options *options, const trp_env_spec *env, trp_columns *extras);

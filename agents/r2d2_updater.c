@@ -7,6 +7,7 @@
  * first. What comes in batches is from a peer: it is checked before it indexes anything. */
 #include "r2d2.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,7 +194,7 @@ static void lose(const struct r2d2_updater *updater, const trp_update *update)
         .options = {.n_step = options->n_step,
                     .epsilon = options->rescaling_epsilon,
                     .eta = options->priority_eta > 0 ? options->priority_eta : -1,
-                    .huber_delta = options->huber_delta},
+                    .huber_delta = options->huber_delta > 0 ? options->huber_delta : INFINITY},
         .batch = {.trajectories = {.steps = updater->steps - burn_in,
                                    .sequences = items,
                                    .rewards = rows->rewards + at,
@@ -375,6 +376,7 @@ static trp_status make_rows(struct r2d2_updater *updater)
 
 static trp_status make_net(struct r2d2_updater *updater)
 {
+    TRP_TRY(r2d2_check_batch(&updater->options, updater->base.sources[0].batch_size));
     TRP_TRY(make_rows(updater));
     return trp_net_create(
         &updater->net,

@@ -4,13 +4,19 @@
 
 #include "limits.h"
 
+trp_status unroll_check_batch(const struct unroll *unroll, uint32_t batch_size)
+{
+    if ((uint64_t)unroll->steps * batch_size <= UPDATE_ROWS_MAX)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "%s: unroll %" PRIu32 " times batch_size %" PRIu32
+                    " are more steps than %d, which an update may have",
+                    unroll->network.who, unroll->steps, batch_size, UPDATE_ROWS_MAX);
+}
+
 trp_status unroll_check(const struct unroll *unroll, const trp_env_spec *env)
 {
-    if ((uint64_t)unroll->steps * unroll->batch_size > UPDATE_ROWS_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "%s: unroll %" PRIu32 " times batch_size %" PRIu32
-                        " are more steps than %d, which an update may have",
-                        unroll->network.who, unroll->steps, unroll->batch_size, UPDATE_ROWS_MAX);
+    TRP_TRY(unroll_check_batch(unroll, unroll->batch_size));
     return actor_critic_check(&unroll->network, env);
 }
 

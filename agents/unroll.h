@@ -18,6 +18,9 @@ struct unroll {
 /* INVALID_ARGUMENT: more steps than an update may have, or what of the environment does not fit. */
 TRP_MUST_USE trp_status unroll_check(const struct unroll *unroll, const trp_env_spec *env);
 
+/* The first of these, of another number of items. */
+TRP_MUST_USE trp_status unroll_check_batch(const struct unroll *unroll, uint32_t batch_size);
+
 /* Appends the columns of an item. */
 void unroll_columns(const struct unroll *unroll, const trp_env_spec *env, trp_columns *columns);
 

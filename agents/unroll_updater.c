@@ -129,6 +129,7 @@ trp_status unroll_updater_init(struct unroll_updater *updater, const struct unro
     updater->action_bytes = updater->space.parts * sizeof(float);
     updater->action_column = updater->space.continuous ? AC_SAMPLE : "action";
     declare(updater, unroll, env, options->batch_size, optimizer);
+    TRP_TRY(unroll_check_batch(unroll, updater->base.sources[0].batch_size));
     uint32_t rows = updater->base.sources[0].batch_size * updater->rows;
     TRP_TRY(take_outputs(updater, rows));
     return trp_net_create(&updater->net, &(trp_net_options){.spec = &updater->spec,

@@ -25,8 +25,8 @@ struct unroll_updater {
     struct actor_critic_outputs outputs; /* of all rows of a batch */
 };
 
-/* Fills a zeroed one in. `optimizer` is that of its vector. Fails as trp_net_create(); then, too,
- * the updater is to be destroyed. */
+/* Fills a zeroed one in. `optimizer` is that of its vector. Fails as unroll_check_batch()
+ * and trp_net_create(); then, too, the updater is to be destroyed. */
 TRP_MUST_USE trp_status unroll_updater_init(struct unroll_updater *updater,
                                             const struct unroll *unroll, const trp_env_spec *env,
                                             const trp_updater_options *options,

@@ -39,7 +39,7 @@ typedef struct {
     uint32_t n_step;
     float discount;          /* gamma */
     float rescaling_epsilon; /* of h (losses.h) */
-    float huber_delta;
+    float huber_delta; /* of errors of rescaled values; 0: half their squares, as in the paper */
 
     float learning_rate; /* of Adam */
     float adam_epsilon;

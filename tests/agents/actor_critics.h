@@ -124,6 +124,19 @@ static inline void assert_refused(const trp_agent *agent, const char *env, const
         fail_msg("'%s' does not say '%s'", trp_last_error(), words);
 }
 
+/* One table, of which each item goes once, in order, and of which so many wait. */
+static inline void assert_has_queue(const trp_agent *agent, int64_t items)
+{
+    trp_agent_table_list list;
+    trp_rate_limiter queue = trp_limiter_queue(items);
+    assert_int_equal(trp_agent_tables(agent, "CartPole-v1", &list), TRP_OK);
+    assert_int_equal(list.count, 1);
+    assert_int_equal(list.tables[0].sampler.kind, TRP_FIFO);
+    assert_int_equal(list.tables[0].max_times_sampled, 1);
+    assert_memory_equal(&list.tables[0].limiter, &queue, sizeof queue);
+    trp_agent_table_list_cleanup(&list);
+}
+
 /* ---- runs in turns --------------------------------------------------------------------------- */
 
 /* Actors of an agent on CartPole-v1, and a learner of 20 steps. */

@@ -90,6 +90,17 @@ static inline struct study *study_create(const trp_agent *agent, const trp_env_s
     return study;
 }
 
+/* A batch of so many items is refused with these words. */
+static inline void study_assert_too_large(const trp_agent *agent, const trp_env_spec *env,
+                                          uint32_t batch_size, const char *words)
+{
+    trp_updater_options options = {.batch_size = batch_size};
+    trp_updater *updater;
+    assert_int_equal(agent->impl->updater(agent, env, &options, &updater), TRP_INVALID_ARGUMENT);
+    assert_null(updater);
+    assert_non_null(strstr(trp_last_error(), words));
+}
+
 static inline void study_destroy(struct study *study)
 {
     update_cleanup(&study->run);

@@ -285,6 +285,15 @@ static void the_lag_is_how_many_versions_were_published_since(void **state)
     study_destroy(study);
 }
 
+static void a_batch_that_is_too_large_is_refused(void **state)
+{
+    (void)state; /* the learner's batch_size stands in for the agent's, which was checked */
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, false);
+    trp_agent agent = trp_impala(&(trp_impala_options){.hidden = {HIDDEN}, .unroll = 4095});
+    study_assert_too_large(&agent, &env, 1 << 20,
+                           "impala: unroll 4095 times batch_size 1048576 are more steps than");
+}
+
 static void batches_from_a_broken_peer_are_refused(void **state)
 {
     (void)state;
@@ -359,6 +368,7 @@ int main(void)
         cmocka_unit_test(steps_of_what_remembers_are_those_of_the_formulas),
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
         cmocka_unit_test(the_lag_is_how_many_versions_were_published_since),
+        cmocka_unit_test(a_batch_that_is_too_large_is_refused),
         cmocka_unit_test(batches_from_a_broken_peer_are_refused),
         cmocka_unit_test(what_is_not_finite_ends_the_run_and_is_not_applied),
         cmocka_unit_test(a_batch_without_decisions_changes_nothing),

@@ -32,14 +32,7 @@ static void a_table_is_a_queue_of_so_many_batches(void **state)
 {
     (void)state;
     trp_agent agent = trp_impala(&(trp_impala_options){.batch_size = 3, .queue_batches = 5});
-    trp_agent_table_list list;
-    assert_int_equal(trp_agent_tables(&agent, "CartPole-v1", &list), TRP_OK);
-    assert_int_equal(list.count, 1);
-    assert_int_equal(list.tables[0].sampler.kind, TRP_FIFO);
-    assert_int_equal(list.tables[0].max_times_sampled, 1);
-    trp_rate_limiter queue = trp_limiter_queue(15);
-    assert_memory_equal(&list.tables[0].limiter, &queue, sizeof queue);
-    trp_agent_table_list_cleanup(&list);
+    assert_has_queue(&agent, 15);
 }
 
 /* ---- what a policy says ---------------------------------------------------------------------- */

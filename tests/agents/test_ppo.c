@@ -259,6 +259,15 @@ static void the_rate_falls_within_so_many_updates(void **state)
     study_destroy(study);
 }
 
+static void a_batch_that_is_too_large_is_refused(void **state)
+{
+    (void)state; /* the learner's batch_size stands in for the agent's, which was checked */
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, false);
+    trp_agent agent = trp_ppo(&(trp_ppo_options){.hidden = {HIDDEN}, .unroll = 4095});
+    study_assert_too_large(&agent, &env, 1 << 20,
+                           "ppo: unroll 4095 times batch_size 1048576 are more steps than");
+}
+
 static void batches_from_a_broken_peer_are_refused(void **state)
 {
     (void)state;
@@ -335,6 +344,7 @@ int main(void)
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
         cmocka_unit_test(epochs_end_where_the_policy_has_gone_too_far),
         cmocka_unit_test(the_rate_falls_within_so_many_updates),
+        cmocka_unit_test(a_batch_that_is_too_large_is_refused),
         cmocka_unit_test(batches_from_a_broken_peer_are_refused),
         cmocka_unit_test(what_is_not_finite_ends_the_run_and_is_not_applied),
         cmocka_unit_test(a_batch_without_decisions_changes_nothing),

@@ -27,6 +27,13 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     }
 }
 
+static void a_table_is_a_queue_of_one_batch(void **state)
+{
+    (void)state;
+    trp_agent agent = trp_ppo(&(trp_ppo_options){.batch_size = 3});
+    assert_has_queue(&agent, 3);
+}
+
 /* ---- what a policy says ---------------------------------------------------------------------- */
 
 enum { ACTING = 64 };
@@ -134,6 +141,7 @@ int main(void)
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        cmocka_unit_test(a_table_is_a_queue_of_one_batch),
         cmocka_unit_test(actions_are_cut_to_their_bounds_and_samples_are_not),
         cmocka_unit_test(choices_that_are_masked_are_never_made),
         cmocka_unit_test(continuous_actions_are_learned),

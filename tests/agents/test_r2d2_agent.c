@@ -8,7 +8,7 @@
 
 enum { BATCH = 4, BURN_IN = 3, TRACE = 6, ROWS = BURN_IN + TRACE + 1, INPUTS = 2, ACTIONS = 3 };
 enum { HIDDEN = 4, CORE = 3, STATE = 2 * CORE, N_STEP = 2 };
-static const double gamma_ = 0.9, rescaling = 1e-2, eta = 0.7, beta = 0.6, delta = 0.5;
+static const double gamma_ = 0.9, rescaling = 1e-2, eta = 0.7, beta = 0.6;
 
 static trp_env_spec env_of(bool masked)
 {
@@ -29,7 +29,7 @@ static trp_r2d2_options options_of(int32_t burn_in)
                               .n_step = N_STEP,
                               .discount = (float)gamma_,
                               .rescaling_epsilon = (float)rescaling,
-                              .huber_delta = (float)delta,
+                              .huber_delta = 0.5F,
                               .priority_eta = (float)eta,
                               .importance_exponent = (float)beta,
                               .max_gradient_norm = -1,
@@ -83,6 +83,7 @@ static void items_fill(struct items *items, uint64_t seed)
 struct paper {
     const struct items *items;
     int32_t burn_in;
+    double delta; /* beyond it errors count linearly */
     trp_net *net;
     float *params, *target, *grads; /* before a step */
     size_t count;
@@ -175,7 +176,7 @@ static size_t judge(struct paper *paper, size_t item)
 {
     float online[ROWS][ACTIONS], target[ROWS][ACTIONS], dq[ROWS][ACTIONS] = {{0}}, state[STATE];
     const int32_t *actions = items_column(paper->items, "action");
-    double largest = 0, sum = 0, weight = weight_of(paper, item);
+    double largest = 0, sum = 0, weight = weight_of(paper, item), delta = paper->delta;
     size_t steps = 0;
     say(paper, item, paper->target, target[0], state);
     trp_net_rows rest = say(paper, item, paper->params, online[0], state);
@@ -238,9 +239,10 @@ static void compare(struct study *study, const struct paper *paper)
     }
 }
 
-static void check_step(int32_t burn_in, bool masked)
+static void check_step(int32_t burn_in, bool masked, float huber_delta)
 {
     trp_r2d2_options options = options_of(burn_in);
+    options.huber_delta = huber_delta;
     trp_agent agent = trp_r2d2(&options);
     trp_env_spec env = env_of(masked);
     struct study *study = study_create(&agent, &env, BATCH, 3);
@@ -251,6 +253,7 @@ static void check_step(int32_t burn_in, bool masked)
                                                    .core = TRP_CORE_LSTM,
                                                    .core_size = CORE});
     struct paper paper = {.items = items, .burn_in = burn_in, .count = study->count};
+    paper.delta = huber_delta > 0 ? (double)huber_delta : (double)INFINITY;
     paper.params = trp_floats_create(study->count);
     paper.target = trp_floats_create(study->count);
     paper.grads = trp_floats_create(study->count);
@@ -276,10 +279,11 @@ static void check_step(int32_t burn_in, bool masked)
 static void a_step_is_that_of_the_paper(void **state)
 {
     (void)state;
-    check_step(BURN_IN, false);
-    check_step(0, false);
-    check_step(BURN_IN, true);
-    check_step(0, true);
+    for (int burnt = 0; burnt < 2; burnt++) {
+        check_step(burnt ? BURN_IN : 0, false, 0);
+        check_step(burnt ? BURN_IN : 0, true, 0);
+        check_step(burnt ? BURN_IN : 0, true, 0.5F);
+    }
 }
 
 static void the_target_network_is_copied_every_period(void **state)
@@ -319,6 +323,15 @@ static void learning_goes_on_after_a_checkpoint_bit_for_bit(void **state)
         items_destroy(items[i]);
     study_destroy(whole);
     study_destroy(resumed);
+}
+
+static void a_batch_that_is_too_large_is_refused(void **state)
+{
+    (void)state; /* the learner's batch_size stands in for the agent's, which was checked */
+    trp_env_spec env = env_of(false);
+    trp_agent agent = trp_r2d2(&(trp_r2d2_options){.hidden = {HIDDEN}, .trace = 4055});
+    study_assert_too_large(&agent, &env, 1 << 20,
+                           "r2d2: 4096 rows of an item times batch_size 1048576 are more than");
 }
 
 static void batches_from_a_broken_peer_are_refused_with_the_items_key(void **state)
@@ -375,6 +388,9 @@ static void what_does_not_fit_is_refused_by_name(void **state)
         {{.replay_size = 10}, env_of(false), "r2d2: min_replay_size is 1250, must be in [1, 10]"},
         {{.trace = 20}, env_of(false), "r2d2: period is 40, must be in [1, 20]"},
         {{.trace = 65536}, env_of(false), "r2d2: burn_in + trace is 65576 steps"},
+        {{.trace = 60000, .batch_size = 4096},
+         env_of(false),
+         "r2d2: 60041 rows of an item times batch_size 4096"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_r2d2(&rows[i].options);
@@ -513,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_step_is_that_of_the_paper),
         cmocka_unit_test(the_target_network_is_copied_every_period),
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
+        cmocka_unit_test(a_batch_that_is_too_large_is_refused),
         cmocka_unit_test(batches_from_a_broken_peer_are_refused_with_the_items_key),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
         cmocka_unit_test(every_slot_remembers_its_own_episode_in_any_rows),

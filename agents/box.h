@@ -23,7 +23,7 @@ struct box box_of(const trp_env_spec *env);
 /* Any action between the bounds, each as likely; [rows][size]. */
 void box_draw(const struct box *box, trp_rng *rng, uint32_t rows, float *actions);
 
-/* From [-1, 1] to the bounds, in place. Rounding moves no action out. */
+/* From [-1, 1] to the bounds, in place. What lies beyond comes to lie on a bound. */
 void box_stretch(const struct box *box, uint32_t rows, float *actions);
 
 /* The other way round, on a queue, whose device's memory all pointers are to: those of the box,

@@ -1,7 +1,6 @@
 /* Acting by a network that says continuous actions: with noise, or drawn, or where nobody explores
  * the mode; and at random before anything was learned, for which the network is not asked. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,10 +22,8 @@ struct control_policy {
 
 static void add_noise(const struct control_policy *policy, const trp_act *act, float *actions)
 {
-    for (size_t i = 0; i < (size_t)act->rows * policy->box.size; i++) {
-        float noisy = actions[i] + policy->control.noise * (float)trp_rng_normal(act->rng);
-        actions[i] = fminf(fmaxf(noisy, -1), 1);
-    }
+    for (size_t i = 0; i < (size_t)act->rows * policy->box.size; i++)
+        actions[i] += policy->control.noise * (float)trp_rng_normal(act->rng);
 }
 
 static void act_deterministic(struct control_policy *policy, const trp_act *act)

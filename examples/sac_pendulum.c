@@ -13,10 +13,10 @@ static trp_status build(trp_program *program, int argc, char **argv)
         .batch_size = 64,
         .learning_rate = 1e-3F,
         .critic_learning_rate = 1e-3F,
-        .temperature_learning_rate = 1e-3F,
+        .target_rate = 0.01F,
         .random_steps = 1000,
         .min_replay_size = 1000,
-        .samples_per_insert = 64, /* one learner step for each step of an actor */
+        .samples_per_insert = 128, /* two learner steps for each step of the actor */
     });
 
     trp_actor_options acting = {.agent = &agent, .env = "Pendulum-v1"};

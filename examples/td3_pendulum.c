@@ -13,7 +13,8 @@ static trp_status build(trp_program *program, int argc, char **argv)
         .batch_size = 64,
         .learning_rate = 1e-3F,
         .critic_learning_rate = 1e-3F,
-        .samples_per_insert = 64, /* one learner step for each step of an actor */
+        .target_rate = 0.02F,
+        .samples_per_insert = 128, /* two learner steps for each step of the actor */
     });
 
     trp_actor_options acting = {.agent = &agent, .env = "Pendulum-v1"};

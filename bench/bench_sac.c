@@ -1,6 +1,7 @@
 /* The whole update of SAC (Haarnoja et al. 2018): targets of the next states, two critics, the
  * policy through them, the temperature, and target critics that follow; with --peer DIR next to
- * eager PyTorch's, on the same number of threads. Both see one batch again and again. */
+ * eager PyTorch's, on the same number of threads, and the agent's, on one, next to these calls
+ * alone. All see one batch again and again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,10 @@
 #include <troupe/distributions.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
+#include <troupe/sac.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "learner/update.h"
 #include "torch_peer.h"
 
 enum {
@@ -214,8 +217,9 @@ static void follow(struct sac *s)
             s->targets[i][k] += 0.005f * (s->critics[i].params[k] - s->targets[i][k]);
 }
 
-static void update(struct sac *s)
+static void update(void *sac)
 {
+    struct sac *s = sac;
     s->step++;
     make_targets(s);
     learn_critics(s);
@@ -272,24 +276,79 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The median over turns of a few steps each. */
-static double update_us(uint32_t threads)
+/* The median over turns of a few updates each. */
+static double median_us(void (*one)(void *), void *context)
 {
     double us[TURNS];
-    struct sac *s = sac_create(threads);
     for (int i = 0; i < WARM; i++)
-        update(s);
+        one(context);
     for (int turn = 0; turn < TURNS; turn++) {
         int64_t start = clock_now_ns(&clock_monotonic);
         for (int i = 0; i < STEPS; i++)
-            update(s);
+            one(context);
         us[turn] = (double)(clock_now_ns(&clock_monotonic) - start) / 1e3 / STEPS;
     }
+    qsort(us, TURNS, sizeof *us, compare_doubles);
+    return us[TURNS / 2];
+}
+
+static double update_us(uint32_t threads)
+{
+    struct sac *s = sac_create(threads);
+    double us = median_us(update, s);
     if (!isfinite(s->q[0][0]) || !isfinite(s->log_alpha))
         check(trp_fail(TRP_INTERNAL, "what is learned is not finite any more"));
     sac_destroy(s);
-    qsort(us, TURNS, sizeof *us, compare_doubles);
-    return us[TURNS / 2];
+    return us;
+}
+
+/* ---- the agent ----------------------------------------------------------------------------- */
+
+struct agent_run {
+    struct trp_update_run run;
+    trp_batch batch;
+    uint64_t step;
+};
+
+static void agent_update(void *context)
+{
+    struct agent_run *agent = context;
+    check(update_step(&agent->run, ++agent->step, &agent->batch));
+}
+
+static double agent_us(void)
+{
+    static const float low[ACTION] = {-1, -1, -1, -1, -1, -1}, high[ACTION] = {1, 1, 1, 1, 1, 1};
+    static const trp_env_spec env = {
+        .name = "bench",
+        .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {STATE}}},
+        .action_kind = TRP_ACTION_BOX,
+        .action_count = ACTION,
+        .action_low = low,
+        .action_high = high};
+    struct agent_run agent = {.batch = {.rows = BATCH}};
+    trp_agent sac = trp_sac(&(trp_sac_options){.hidden = {HIDDEN, HIDDEN}, .batch_size = BATCH});
+    trp_updater *updater;
+    check(sac.impl->updater(&sac, &env, &(trp_updater_options){.batch_size = BATCH}, &updater));
+    check(update_prepare(&agent.run, updater, 1));
+    const trp_columns *columns = &updater->sources[0].columns;
+    void **rows = xcalloc(columns->count, sizeof *rows);
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 0);
+    for (size_t i = 0; i < columns->count; i++) {
+        size_t bytes = BATCH * trp_tensor_bytes(&columns->specs[i]);
+        rows[i] = xcalloc(1, bytes);
+        if (columns->specs[i].dtype == TRP_FLOAT32)
+            fill(&rng, rows[i], bytes / sizeof(float), 0.3f);
+    }
+    agent.batch.columns = rows;
+    double us = median_us(agent_update, &agent);
+    update_cleanup(&agent.run);
+    for (size_t i = 0; i < columns->count; i++)
+        free(rows[i]);
+    free(rows);
+    trp_updater_destroy(updater);
+    return us;
 }
 
 int main(int argc, char **argv)
@@ -298,8 +357,12 @@ int main(int argc, char **argv)
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     for (uint32_t threads = 1; threads <= 2 && (long)threads <= online; threads++) {
         double theirs = torch_peer_us(peer, threads == 1 ? "torch_sac.py 1" : "torch_sac.py 2");
+        double ours = update_us(threads);
+        if (threads == 1)
+            printf("SAC agent's update, MLP 2x256, batch 256\t%.1f\tus\t%.1f\tits calls alone\n",
+                   agent_us(), ours);
         printf("SAC update, MLP 2x256, batch 256 (%u thread%s)\t%.1f\tus", threads,
-               threads > 1 ? "s" : "", update_us(threads));
+               threads > 1 ? "s" : "", ours);
         if (theirs > 0)
             printf("\t0.0\t-\t%.1f\tPyTorch eager", theirs);
         printf("\n");

@@ -21,7 +21,7 @@ enum {
     STEPS = 100,  /* a run is 100 k steps of single copies: short, so that the best of them */
     REPEATS = 60, /* had the processor for itself */
     TURNS = 3,    /* of a peer, which needs a second */
-    ROW_MAX = 64,
+    ROW_MAX = 128,
 };
 
 struct bench {
@@ -161,11 +161,12 @@ static void run_bare(struct bench *bench)
     const trp_env_impl *impl = &bench->class->impl;
     int64_t limit = impl->spec.max_episode_steps ? impl->spec.max_episode_steps : INT64_MAX;
     size_t row = trp_tensor_bytes(&impl->spec.observations[0]);
+    double infos[TRP_INFOS_MAX];
     for (int step = 0; step < STEPS; step++) {
         const int32_t *actions = bench->actions + step * COPIES;
         for (int i = 0; i < COPIES; i++) {
             void *state = bench->bare + (size_t)i * bench->stride;
-            trp_env_outcome outcome = {.discount = 1};
+            trp_env_outcome outcome = {.discount = 1, .infos = infos};
             check(impl->step(state, &bench->rng, &actions[i], &outcome));
             if (outcome.terminated || ++bench->bare_steps[i] == limit) {
                 check(impl->reset(state, &bench->rng));

@@ -18,7 +18,7 @@ trp_net_spec control_spec(const struct control *control, const trp_env_spec *env
     trp_net_spec spec;
     memset(&spec, 0, sizeof spec);
     uint32_t last = torso_begin(&spec, TRP_TORSO_MLP, env, &control->hidden);
-    if (control->kind == CONTROL_SQUASHED)
+    if (control->kind != CONTROL_DETERMINISTIC)
         trp_net_add_gaussian(&spec, last, size, false);
     else
         trp_net_output(&spec, trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR,
@@ -26,16 +26,21 @@ trp_net_spec control_spec(const struct control *control, const trp_env_spec *env
                                                              .from = {last},
                                                              .size = size,
                                                              .activation = TRP_TANH}));
+    for (uint32_t i = 0; i < spec.output_count && control->head_variance > 0; i++) {
+        spec.layers[spec.outputs[i]].init = TRP_INIT_VARIANCE;
+        spec.layers[spec.outputs[i]].gain = control->head_variance;
+    }
     return spec;
 }
 
-trp_gaussian control_gaussian(uint32_t rows, uint32_t size, const float *mean, const float *log_std)
+trp_gaussian control_gaussian(enum control_kind kind, uint32_t rows, uint32_t size,
+                              const float *mean, const float *log_std)
 {
     return (trp_gaussian){.rows = rows,
                           .size = size,
                           .mean = mean,
                           .log_std = log_std,
-                          .squashed = true,
+                          .squashed = kind == CONTROL_SQUASHED,
                           .least_log_std = -20,
                           .most_log_std = 2};
 }

@@ -9,14 +9,17 @@
 #include "torso.h"
 
 enum control_kind {
-    CONTROL_DETERMINISTIC, /* one output, "action", which tanh brings into [-1, 1] (DDPG, TD3) */
+    CONTROL_DETERMINISTIC, /* one output, "action", which tanh brings into [-1, 1] (D4PG, TD3) */
     CONTROL_SQUASHED,      /* outputs "mean" and "log_std" of a squashed Gaussian (SAC) */
+    CONTROL_GAUSSIAN,      /* the same of one that is not squashed, but cut to the bounds (MPO) */
 };
 
 struct control {
     const char *who; /* "td3": begins messages */
     enum control_kind kind;
     struct torso_hidden hidden;
+    float head_variance; /* of the outputs' weights at the beginning, times their inputs; biases are
+                            0 then. 0: as other layers */
     trp_precision precision;
     float noise; /* of deterministic ones: the deviation of what is added to an action by who
                     explores, in halves of the distance between its bounds */
@@ -29,10 +32,10 @@ TRP_MUST_USE trp_status control_check(const struct control *control, const trp_e
 
 trp_net_spec control_spec(const struct control *control, const trp_env_spec *env);
 
-/* What squashed ones say at `rows`, as distributions.h has it: with its bounds (NULL: -1 and 1).
- * log_std is kept in [-20, 2], as in SAC's implementations. */
-trp_gaussian control_gaussian(uint32_t rows, uint32_t size, const float *mean,
-                              const float *log_std);
+/* What those of a distribution say at `rows`, as distributions.h has it: of squashed ones with its
+ * bounds (NULL: -1 and 1). log_std is kept in [-20, 2], as in SAC's implementations. */
+trp_gaussian control_gaussian(enum control_kind kind, uint32_t rows, uint32_t size,
+                              const float *mean, const float *log_std);
 
 TRP_MUST_USE trp_status control_policy_create(const struct control *control,
                                               const trp_env_spec *env,

@@ -37,20 +37,24 @@ static void act_deterministic(struct control_policy *policy, const trp_act *act)
     box_stretch(&policy->box, act->rows, actions);
 }
 
-static void act_squashed(struct control_policy *policy, const trp_act *act)
+static void act_gaussian(struct control_policy *policy, const trp_act *act)
 {
     trp_net_forward(policy->net, policy->params,
                     &(trp_net_rows){.rows = act->rows,
                                     .inputs = {act->observations[0]},
                                     .outputs = {policy->mean, policy->log_std}});
-    trp_gaussian says =
-        control_gaussian(act->rows, policy->box.size, policy->mean, policy->log_std);
-    says.low = policy->box.low;
-    says.high = policy->box.high;
+    trp_gaussian says = control_gaussian(policy->control.kind, act->rows, policy->box.size,
+                                         policy->mean, policy->log_std);
+    if (says.squashed) {
+        says.low = policy->box.low;
+        says.high = policy->box.high;
+    }
     if (policy->place.greedy)
         trp_gaussian_mode(&says, act->actions);
     else
         trp_gaussian_sample(&says, act->rng, act->actions, act->actions, NULL);
+    if (!says.squashed)
+        box_stretch(&policy->box, act->rows, act->actions);
 }
 
 static trp_status control_policy_act(trp_policy *base, const trp_act *act)
@@ -61,10 +65,10 @@ static trp_status control_policy_act(trp_policy *base, const trp_act *act)
                         policy->control.who, act->rows, policy->place.rows);
     if (!policy->place.greedy && act->steps < (uint64_t)policy->control.random_steps)
         box_draw(&policy->box, act->rng, act->rows, act->actions);
-    else if (policy->control.kind == CONTROL_SQUASHED)
-        act_squashed(policy, act);
-    else
+    else if (policy->control.kind == CONTROL_DETERMINISTIC)
         act_deterministic(policy, act);
+    else
+        act_gaussian(policy, act);
     return TRP_OK;
 }
 

@@ -2,7 +2,8 @@
 
 static trp_gaussian squashed_gaussian(const struct squashed *squashed)
 {
-    return control_gaussian(squashed->rows, squashed->size, squashed->mean, squashed->log_std);
+    return control_gaussian(CONTROL_SQUASHED, squashed->rows, squashed->size, squashed->mean,
+                            squashed->log_std);
 }
 
 struct squashed_job {

@@ -114,16 +114,28 @@ uint32_t torso_add_input(trp_net_spec *spec, const trp_env_spec *env)
                                          .shape = {(uint32_t)columns}});
 }
 
+static uint32_t add_norm(trp_net_spec *spec, uint32_t from, const char *name)
+{
+    trp_layer norm = {.kind = TRP_LAYER_NORM, .from = {from}};
+    snprintf(norm.name, sizeof norm.name, "%.20s.norm", name);
+    from = trp_net_add(spec, norm);
+    return trp_net_add(spec,
+                       (trp_layer){.kind = TRP_ACTIVATION, .from = {from}, .activation = TRP_TANH});
+}
+
 uint32_t torso_add_hidden(trp_net_spec *spec, uint32_t from, const struct torso_hidden *hidden,
                           const char *name)
 {
     for (uint32_t i = 0; i < TRP_NET_HIDDEN_MAX && hidden->hidden[i] > 0; i++) {
+        bool norm = hidden->normalized && i == 0;
         trp_layer layer = {.kind = TRP_LINEAR,
                            .from = {from},
                            .size = hidden->hidden[i],
-                           .activation = hidden->activation};
+                           .activation = norm ? TRP_NO_ACTIVATION : hidden->activation};
         snprintf(layer.name, sizeof layer.name, "%.20s.%" PRIu32, name, i);
         from = trp_net_add(spec, layer);
+        if (norm)
+            from = add_norm(spec, from, name);
     }
     return from;
 }

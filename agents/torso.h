@@ -34,6 +34,8 @@ TRP_MUST_USE trp_status torso_check_net(const char *who, trp_torso network, cons
 struct torso_hidden {
     const uint32_t *hidden; /* [TRP_NET_HIDDEN_MAX] */
     trp_activation activation;
+    bool normalized; /* behind the first one stand a layer norm, "NAME.norm", and tanh instead of
+                        `activation`: Acme's LayerNormMLP */
 };
 
 /* The input of a row of numbers; "observation". */

@@ -1,0 +1,21 @@
+/* What an agent of continuous actions that learns critics consists of: a policy, critics and items.
+ */
+#ifndef TRP_AGENTS_CONTROL_AGENT_H
+#define TRP_AGENTS_CONTROL_AGENT_H
+
+#include "control.h"
+#include "critics.h"
+#include "transitions.h"
+
+/* Borrows the options that it was made of. */
+struct control_agent {
+    struct control control;
+    struct critics_options critics;
+    struct transitions transitions;
+};
+
+/* All that can be wrong with it, as trp_agent_impl.check. */
+TRP_MUST_USE trp_status control_agent_check(const struct control_agent *agent,
+                                            const trp_env_spec *env);
+
+#endif

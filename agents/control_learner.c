@@ -1,0 +1,125 @@
+#include "control_learner.h"
+
+#include <string.h>
+
+#include "options.h"
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static void declare_control_vectors(struct control_learner *learner,
+                                    const struct control_learner_options *options)
+{
+    trp_vector_spec *vectors = learner->base.vectors;
+    trp_optimizer adam = {.learning_rate = option_itself((double)options->learning_rate),
+                          .max_norm = (double)options->max_gradient_norm};
+    vectors[CONTROL_PARAMS] =
+        (trp_vector_spec){.name = "params",
+                          .count = trp_net_param_count(&learner->spec),
+                          .learned = true,
+                          .optimizer = adam,
+                          .tensors = learner->tensors,
+                          .tensor_count = trp_net_tensors(&learner->spec, learner->tensors)};
+    adam.learning_rate = option_itself((double)options->critic_learning_rate);
+    vectors[CONTROL_CRITICS] = critics_vector(&learner->critics, "critics");
+    vectors[CONTROL_CRITICS].learned = true;
+    vectors[CONTROL_CRITICS].optimizer = adam;
+    vectors[CONTROL_TARGET_PARAMS] =
+        (trp_vector_spec){.name = "target_params", .count = vectors[CONTROL_PARAMS].count};
+    vectors[CONTROL_TARGET_CRITICS] =
+        (trp_vector_spec){.name = "target_critics", .count = vectors[CONTROL_CRITICS].count};
+    learner->base.vector_count = CONTROL_VECTORS;
+}
+
+trp_status control_learner_create(struct control_learner *learner, const trp_updater_impl *impl,
+                                  const struct control_learner_options *options,
+                                  const trp_env_spec *env, const trp_updater_options *place)
+{
+    learner->impl = *impl;
+    learner->base.impl = &learner->impl;
+    learner->base.device = place->device;
+    if (!place->device)
+        TRP_TRY(trp_device_find(&learner->base.device, NULL));
+    if (trp_device_is_host(learner->base.device))
+        learner->impl.collect = NULL;
+    learner->room.device = learner->base.device;
+    learner->batch.discount = options->agent.transitions.discount;
+    learner->batch.importance_exponent = options->importance_exponent;
+    learner->batch.priority_epsilon = options->priority_epsilon;
+    learner->spec = control_spec(&options->agent.control, env);
+    uint32_t rows = place->batch_size ? place->batch_size : options->batch_size;
+    learner->base.source_count = 1;
+    learner->base.sources[0] = transitions_source(&options->agent.transitions, env, NULL, rows);
+    TRP_TRY(control_batch_create(&learner->batch, env, rows, &learner->room));
+    TRP_TRY(critics_create(&learner->critics, &options->agent.critics, env,
+                           rows * (options->samples ? options->samples : 1), &learner->room));
+    declare_control_vectors(learner, options);
+    return trp_net_create(&learner->policy,
+                          &(trp_net_options){.spec = &learner->spec,
+                                             .batch = rows,
+                                             .device = learner->base.device,
+                                             .precision = options->agent.control.precision});
+}
+
+void control_learner_cleanup(struct control_learner *learner)
+{
+    trp_net_destroy(learner->policy);
+    critics_cleanup(&learner->critics);
+    control_batch_cleanup(&learner->batch);
+    room_free(&learner->room);
+}
+
+void control_learner_init(const struct control_learner *learner, trp_rng *rng,
+                          float *const *vectors)
+{
+    const trp_vector_spec *specs = learner->base.vectors;
+    trp_net_init(&learner->spec, rng, vectors[CONTROL_PARAMS]);
+    critics_init(&learner->critics, rng, vectors[CONTROL_CRITICS]);
+    memcpy(vectors[CONTROL_TARGET_PARAMS], vectors[CONTROL_PARAMS],
+           specs[CONTROL_PARAMS].count * sizeof(float));
+    memcpy(vectors[CONTROL_TARGET_CRITICS], vectors[CONTROL_CRITICS],
+           specs[CONTROL_CRITICS].count * sizeof(float));
+}
+
+/* ---- passes -------------------------------------------------------------------------------- */
+
+trp_net_rows control_learner_say(struct control_learner *learner, const trp_update *update,
+                                 size_t vector, const float *states, float *const *outputs)
+{
+    trp_net_rows rows = {.rows = learner->batch.rows, .queue = update->queue, .inputs = {states}};
+    memcpy(rows.outputs, outputs, learner->spec.output_count * sizeof *outputs);
+    trp_net_forward(learner->policy, update->vectors[vector], &rows);
+    return rows;
+}
+
+struct critics_pass control_learner_judge(struct control_learner *learner, const trp_update *update,
+                                          size_t vector, const float *states, const float *actions)
+{
+    struct critics_pass pass = {.queue = update->queue,
+                                .params = update->vectors[vector],
+                                .rows = learner->batch.rows,
+                                .states = states,
+                                .actions = actions,
+                                .values = learner->critics.values};
+    critics_forward(&learner->critics, &pass);
+    return pass;
+}
+
+trp_status control_learner_follow(struct control_learner *learner, const trp_update *update,
+                                  const trp_net_rows *said, const float *const *grads,
+                                  const float *loss)
+{
+    trp_net_grads all = {.params = update->grads[CONTROL_PARAMS]};
+    memcpy(all.outputs, grads, learner->spec.output_count * sizeof *grads);
+    trp_net_backward(learner->policy, update->vectors[CONTROL_PARAMS], said, &all);
+    trp_update_watch(update, CONTROL_PARAMS, loss, "policy loss");
+    return trp_update_apply(update, CONTROL_PARAMS);
+}
+
+void control_learner_target(const struct control_learner *learner, const struct target_rule *how,
+                            const trp_update *update)
+{
+    const trp_vector_spec *specs = learner->base.vectors;
+    target_follow(how, update, CONTROL_TARGET_PARAMS, CONTROL_PARAMS, specs[CONTROL_PARAMS].count);
+    target_follow(how, update, CONTROL_TARGET_CRITICS, CONTROL_CRITICS,
+                  specs[CONTROL_CRITICS].count);
+}

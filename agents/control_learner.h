@@ -1,0 +1,71 @@
+/* What updaters of continuous actions have and do alike: a policy's network, critics, a target copy
+ * of each, a batch; passes through them, and a policy's phase. An updater begins with it. All that
+ * is done to vectors is put on the update's queue. */
+#ifndef TRP_AGENTS_CONTROL_LEARNER_H
+#define TRP_AGENTS_CONTROL_LEARNER_H
+
+#include "control_agent.h"
+#include "control_batch.h"
+#include "target.h"
+
+/* Vectors, of which an updater may have more: "params", "critics", "target_params" and
+ * "target_critics". */
+enum {
+    CONTROL_PARAMS,
+    CONTROL_CRITICS,
+    CONTROL_TARGET_PARAMS,
+    CONTROL_TARGET_CRITICS,
+    CONTROL_VECTORS
+};
+
+struct control_learner {
+    trp_updater base;
+    trp_updater_impl impl;
+    trp_net_spec spec; /* of the policy */
+    trp_net *policy;
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
+    struct critics critics;
+    struct control_batch batch;
+    struct room room;
+};
+
+struct control_learner_options {
+    struct control_agent agent;
+    uint32_t samples; /* rows of a pass through critics for each row of a batch; 0: 1 */
+    uint32_t batch_size;
+    float learning_rate, critic_learning_rate, max_gradient_norm; /* of Adam */
+    float importance_exponent, priority_epsilon;
+};
+
+/* What the updater's implementation is on a device; on a host, which has done everything when a
+ * step returns, it has no collect(). Memory of its own may be added to the room afterwards. The
+ * learner is zeroed and has to be cleaned up in any case. */
+TRP_MUST_USE trp_status control_learner_create(struct control_learner *learner,
+                                               const trp_updater_impl *impl,
+                                               const struct control_learner_options *options,
+                                               const trp_env_spec *env,
+                                               const trp_updater_options *place);
+void control_learner_cleanup(struct control_learner *learner);
+
+/* Of the four vectors: targets begin as copies. */
+void control_learner_init(const struct control_learner *learner, trp_rng *rng,
+                          float *const *vectors);
+
+/* What the policy of a vector says at states of the batch, into its `outputs`, one or two. */
+trp_net_rows control_learner_say(struct control_learner *learner, const trp_update *update,
+                                 size_t vector, const float *states, float *const *outputs);
+
+/* What the critics of a vector say of states of the batch and actions, into critics.values. */
+struct critics_pass control_learner_judge(struct control_learner *learner, const trp_update *update,
+                                          size_t vector, const float *states, const float *actions);
+
+/* Ends the policy's phase: `grads` are those of what it said, `loss` is the device's. */
+TRP_MUST_USE trp_status control_learner_follow(struct control_learner *learner,
+                                               const trp_update *update, const trp_net_rows *said,
+                                               const float *const *grads, const float *loss);
+
+/* Both targets follow. */
+void control_learner_target(const struct control_learner *learner, const struct target_rule *how,
+                            const trp_update *update);
+
+#endif

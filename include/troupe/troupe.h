@@ -10,6 +10,7 @@
 #include <troupe/bytes.h>
 #include <troupe/checkpoint.h>
 #include <troupe/columns.h>
+#include <troupe/d4pg.h>
 #include <troupe/device.h>
 #include <troupe/distributions.h>
 #include <troupe/dqn.h>

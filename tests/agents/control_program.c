@@ -15,6 +15,14 @@ static trp_agent agent_of(const char *name)
                                           .min_replay_size = 50,
                                           .samples_per_insert = 16,
                                           .priority_exponent = 0.6F});
+    if (strcmp(name, "d4pg") == 0)
+        return trp_d4pg(&(trp_d4pg_options){.hidden = {8},
+                                            .critic_hidden = {8},
+                                            .batch_size = 16,
+                                            .target_period = 10,
+                                            .min_replay_size = 50,
+                                            .samples_per_insert = 16,
+                                            .priority_exponent = 0.6F});
     return trp_td3(&(trp_td3_options){.hidden = {8},
                                       .batch_size = 16,
                                       .n_step = 3,

@@ -65,6 +65,15 @@ static inline void paper_backward(const struct paper_net *net, const struct pape
     }
 }
 
+/* What a network says at a row of states alone. */
+static inline void paper_say(const struct paper_net *net, const float *states, size_t row,
+                             struct paper_pass *pass)
+{
+    for (size_t i = 0; i < net->inputs; i++)
+        pass->x[i] = (double)states[row * net->inputs + i];
+    paper_forward(net, pass);
+}
+
 /* ---- vectors ------------------------------------------------------------------------------- */
 
 static inline size_t paper_vector(const struct study *study, const char *name)

@@ -9,7 +9,8 @@
 
 enum { STEPS = 200 };
 
-static const char *const agents[] = {"sac", "td3"};
+static const char *const agents[] = {"d4pg", "sac", "td3"};
+enum { RUNS = 2 * sizeof agents / sizeof *agents };
 static const char *const actors[] = {"1", "2"};
 
 static void run(struct scene *scene, const char *mode, const char *how, const char *run_dir,
@@ -63,7 +64,7 @@ static void assert_same(const struct scene *scene, const char *a, const char *b,
 static void runs_in_turns_repeat_bit_for_bit(void **state)
 {
     struct scene *scene = *state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < RUNS; i++) {
         const char *agent = agents[i / 2], *count = actors[i % 2];
         const struct {
             const char *dir, *seed;
@@ -84,7 +85,7 @@ static void runs_in_turns_repeat_bit_for_bit(void **state)
 
 static void run_all(struct scene *scene, const char *mode)
 {
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < RUNS; i++) {
         char *dir = xasprintf("%s-%s", agents[i / 2], actors[i % 2]);
         char *option = xasprintf("--run-dir=%s", dir);
         size_t count;

@@ -4,14 +4,15 @@
     bench/agents.py [--bin DIR] [--peer DIR] [--keep DIR] [CASE...]
 
 A case is a program, run to its own end with seeds 1 to 5, a process per node, in a fresh run directory each: its evaluator has to
-see the target reached, confirm it on fresh episodes, save those parameters and end the program with status 0, all within so many
-environment steps and seconds. Seconds are those of the whole program, from its start until it is gone. A peer's are the steps of
+see the target reached, confirm it on fresh episodes, save those parameters and end the program with status 0, and they have to be
+made within so many environment steps and seconds. Seconds are those of the whole program, from its start until it is gone. A peer's are the steps of
 its published result at the steps/s that it has here (bench/peers/sb3_steps.py). Rows are those of bench/rows.awk.
 
 --keep DIR has the run directories as DIR/CASE/SEED, for bench/curves.py; else they go."""
 import argparse
 import csv
 import os
+import resource
 import shutil
 import signal
 import statistics
@@ -52,7 +53,8 @@ CASES = [
 class Run:
     reached: bool
     seconds: float
-    steps: float
+    steps: float  # to the target
+    rate: float  # all steps over all seconds
 
 
 running = None  # the process of a program or peer
@@ -85,14 +87,19 @@ def rows_of(path):
         return list(csv.DictReader(rows))
 
 
-def actor_steps(run_dir):
-    """Of all actors together: what they said themselves, the learner and the evaluator; whoever is stopped at once says less."""
+def steps_to_it(run_dir):
+    """What the actors had done when the parameters were made that the last evaluation confirmed."""
+    evaluations = rows_of(run_dir / "evaluator.csv")
+    return float(evaluations[-1]["actor_steps"]) if evaluations else 0.0
+
+
+def steps_done(run_dir):
+    """By all actors together, as they said themselves and the learner; whoever is stopped at once says less."""
     last = {}
     for said in rows_of(run_dir / "metrics.csv"):
         last[said["metric"], said["node"]] = float(said["last"])
     own = sum(value for (metric, _), value in last.items() if metric == "actor_steps")
-    learner = max((value for (metric, _), value in last.items() if metric == "total_actor_steps"), default=0)
-    return max([own, learner, *(float(said["actor_steps"]) for said in rows_of(run_dir / "evaluator.csv"))])
+    return max([own, *(value for (metric, _), value in last.items() if metric == "total_actor_steps")])
 
 
 def run_seed(case, seed, options, run_dir):
@@ -101,12 +108,12 @@ def run_seed(case, seed, options, run_dir):
     start = monotonic()
     with open(run_dir.with_suffix(".log"), "w") as log:
         status, _ = call([*command, "--", *words], case.seconds + 60, stdout=log, stderr=log)
-    seconds, steps = monotonic() - start, actor_steps(run_dir)
+    seconds, steps = monotonic() - start, steps_to_it(run_dir)
     # What reached the target, nobody else, saves the parameters there.
     reached = status == 0 and (run_dir / "params.safetensors").exists() and 0 < steps <= case.steps
     print(f"bench: {case.name} seed {seed}: {'reached' if reached else 'NOT reached'}, {seconds:.1f} s, {steps:.0f} steps",
           file=sys.stderr)
-    return Run(reached, seconds, steps)
+    return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds)
 
 
 def peer_of(case, options):
@@ -122,14 +129,31 @@ def peer_of(case, options):
     return rate, steps
 
 
+class Others:
+    """How many cores work that is not ours kept busy since this was made."""
+
+    def __init__(self):
+        self.start, self.busy = monotonic(), self.busy_seconds()
+
+    @staticmethod
+    def busy_seconds():
+        """Of all cores, without what our programs used that have ended."""
+        with open("/proc/stat") as stat:
+            user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
+        ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK") - ours.ru_utime - ours.ru_stime
+
+    def cores(self):
+        return max(0.0, (self.busy_seconds() - self.busy) / (monotonic() - self.start))
+
+
 def row(case, what, measured, unit, ceiling=0.0, ceiling_is="", peer=0.0):
     print(f"{case.name}: {what}", f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", "SB3 and RL-Zoo",
           sep="\t", flush=True)
 
 
 def run_case(case, options, base):
-    load = os.getloadavg()[0]
-    runs = []
+    runs, others = [], Others()
     for seed in SEEDS:
         run_dir = base / case.name / str(seed)
         run_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -139,15 +163,18 @@ def run_case(case, options, base):
             shutil.rmtree(run_dir, ignore_errors=True)
     reached = [run for run in runs if run.reached]
     row(case, f"seeds that reach {case.target}", len(reached), "seeds", len(runs), "all")
-    row(case, "others' load before it", load, "threads")
+    row(case, "cores busy with other work meanwhile", others.cores(), "cores", os.cpu_count(), "all")
     if not reached:
         return
+    others = Others()
     rate, published = peer_of(case, options)
+    if rate:
+        row(case, "the same while the peer ran", others.cores(), "cores", os.cpu_count(), "all")
     # Of those that reach it.
     row(case, "steps to it, median", statistics.median(run.steps for run in reached), "steps")
     row(case, "time to it, median", statistics.median(run.seconds for run in reached), "s",
         peer=published / rate if rate else 0.0)
-    row(case, "speed, start and end included", statistics.median(run.steps / run.seconds for run in reached), "steps/s", peer=rate)
+    row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s", peer=rate)
 
 
 def main():

@@ -44,7 +44,10 @@ mkdir "$run"
 steps=$((seed == 3 ? 1000000 : 1000 * seed))
 echo "time,node,metric,last,mean,count
 1,actor/0,actor_steps,7,7,1
-2,actor/0,actor_steps,$steps,$steps,1" >"$run/metrics.csv"
+2,actor/0,actor_steps,2000000,7,1" >"$run/metrics.csv"
+echo "version,learner_steps,actor_steps,episodes,mean
+1,1,9,100,10
+2,2,$steps,200,500" >"$run/evaluator.csv"
 [ "$seed" = 2 ] || touch "$run/params.safetensors"
 [ "$seed" != 1 ]
 EOF

@@ -105,8 +105,8 @@ def draw(case, run_dirs):
     grid = [drawing.x_most * i / POINTS for i in range(POINTS + 1)]
     drawing.line([(x, median(value_at(curve, x) for curve in curves)) for x in grid], MEDIAN, 2.5)
     drawing.line([(0, target), (drawing.x_most, target)], INK, 1, ' stroke-dasharray="5 4"')
-    drawing.text(LEFT, 20, f"{case}: {evaluator['env']}", "start", ' font-size="14"')
-    drawing.text(WIDTH - RIGHT, 20, f"median of {len(curves)} seeds, target {target:g}", "end", f' fill="{MEDIAN}"')
+    drawing.text(LEFT, 20, f"{case}: {evaluator['env']}", "start", ' font-weight="bold"')
+    drawing.text(WIDTH - RIGHT, 20, f"median of {len(curves)} seeds, target {target:g}", "end", f' font-size="11" fill="{MEDIAN}"')
     return drawing.svg()
 
 

@@ -40,7 +40,7 @@ static trp_status build(trp_program *program, int argc, char **argv)
         .queue_batches = 1,
         .discount = 0.98F,
         .lambda = 0.8F,
-        .entropy_weight = 0.03F,
+        .entropy_weight = 0.06F,
         .learning_rate = 4e-3F,
         .adam_beta1 = 0.9F,
         .optimizer_epsilon = 1e-3F,

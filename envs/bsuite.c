@@ -205,7 +205,8 @@ void bsuite_add(struct bsuite_copy *copy, double amount)
     if (run_is_over(copy))
         return;
     copy->count.total += amount;
-    copy->count.running += amount;
+    if (copy->arguments->experiment->good > 0)
+        copy->count.running += amount;
 }
 
 /* Whether bsuite writes a row after this episode: 1, 1.2, 1.4, ... times a power of ten. */
@@ -240,7 +241,6 @@ void bsuite_end(struct bsuite_copy *copy, trp_env_outcome *outcome)
         count->episode++;
         count_best(experiment, count);
     }
-    count->running = 0;
     const trp_bsuite_run run = {copy->arguments->setting, count->episode, count->total,
                                 count->best};
     outcome->terminated = true;

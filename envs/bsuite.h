@@ -44,7 +44,7 @@ struct bsuite_arguments {
 struct bsuite_count {
     int64_t episode;
     double total, best;
-    double running; /* of the episode */
+    double running; /* of the episode, where the best one's is asked for; a reset begins it */
 };
 
 /* What the state of every copy begins with; what is saved is all behind the pointer. */

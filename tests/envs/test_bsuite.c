@@ -144,7 +144,7 @@ static int32_t act(struct run *run, const char *experiment, int32_t k, int32_t e
             return action_to_the_right(run);
     }
     int32_t held = k / (1 + episode);
-    return (held * held * 7 + held * 3 + k / 8 + setting + episode) % run->spec->action_count;
+    return (held * held * 7 + held * 2 + k / 8 + setting + episode) % run->spec->action_count;
 }
 
 /* ---- every setting --------------------------------------------------------------------------- */

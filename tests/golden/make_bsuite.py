@@ -105,7 +105,7 @@ def act(experiment, k, episode, setting, observation, raw):
         if "deep_sea" in experiment:
             return int(raw._action_mapping[raw._row, raw._column])
     held = k // (1 + episode)
-    return (held * held * 7 + held * 3 + k // 8 + setting + episode) % count
+    return (held * held * 7 + held * 2 + k // 8 + setting + episode) % count
 
 
 def play(experiment, setting):

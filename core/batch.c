@@ -1,6 +1,6 @@
-/* What a batch takes is known before any of it is asked for, and compared with the memory that the
- * machine has: an allocation that is too large may well succeed, and kill the process much later.
- */
+/* The size of a batch is known before any of it is asked for, and compared with the memory that the
+ * machine has: an allocation that is too large may well succeed, and kill the process much
+ * later. */
 #include "core/batch.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* What the file system says, and names in it that last. */
+/* Failures of the file system in words, and names in it that last. */
 #ifndef TRP_CORE_FILE_H
 #define TRP_CORE_FILE_H
 

@@ -1,4 +1,4 @@
-/* What every command line of the project does alike, beside argp. */
+/* Every command line of the project does these alike, beside argp. */
 #ifndef TRP_CORE_FLAGS_H
 #define TRP_CORE_FLAGS_H
 

@@ -1,4 +1,4 @@
-/* What is taken out lets those behind it move up, so that there are no tombstones. */
+/* An entry that is taken out lets those behind it move up, so that there are no tombstones. */
 #include "core/map.h"
 
 #include <assert.h>

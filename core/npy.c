@@ -69,7 +69,7 @@ size_t npy_header_size(const char *bytes, size_t size)
     return 12 + length;
 }
 
-/* What stands behind a key of the dict, or "". */
+/* The value behind a key of the dict, or "". */
 static const char *value_of(const char *text, const char *key)
 {
     const char *at = strstr(text, key);

@@ -1,6 +1,6 @@
-/* What goes through an adapter is packed with one descriptor and unpacked with the other, so
- * nothing depends on how two generators lay out their structs. It costs what a message costs, about
- * a microsecond for a small one; whoever wants the direct call uses one descriptor. */
+/* A message that goes through an adapter is packed with one descriptor and unpacked with the other,
+ * so nothing depends on how two generators lay out their structs. It costs what a message costs,
+ * about a microsecond for a small one; whoever wants the direct call uses one descriptor. */
 #include "adapter.h"
 
 #include <stdlib.h>

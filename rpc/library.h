@@ -31,8 +31,8 @@ grpc_event rpc_poll(grpc_completion_queue *queue);
 /* Starts a batch that completes as `op`. Asserts: a refused batch is our own misuse. */
 void rpc_batch(grpc_call *call, const grpc_op *ops, size_t count, struct rpc_op *op);
 
-/* What TSan has to know: before `tag` is given to gRPC by other calls than rpc_batch(), and after
- * it came back by other calls than rpc_next(). */
+/* Tell TSan of a tag: before `tag` is given to gRPC by other calls than rpc_batch(), and after it
+ * came back by other calls than rpc_next(). */
 void rpc_tag_release(void *tag);
 void rpc_tag_acquire(void *tag);
 

@@ -1,6 +1,6 @@
 /* Both clients of a replay server keep a stream that has to survive the server: a learner must not
- * die because the machine under the replay was restarted. What is lost with a stream is its owner's
- * to send again; this file only knows when to try, and that no wait outlives its deadline. */
+ * die because the machine under the replay was restarted. Its owner sends again whatever is lost
+ * with a stream; this file only knows when to try, and that no wait outlives its deadline. */
 #include "link.h"
 
 #include <stdlib.h>

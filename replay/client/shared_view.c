@@ -4,8 +4,8 @@
  * the file was seen to be as long. The lease is a word that the server changes before it recycles
  * anything that we were told of. Like a reader of a seqlock we copy first and look at the word
  * afterwards. Paths can lead elsewhere in another container, so the file has to be the same one
- * (device and inode) and hold the nonce of the server that answers. What the server names may be
- * anything: it is opened without waiting, and used only if it is a plain file of ours or root's.
+ * (device and inode) and hold the nonce of the server that answers. The server may name any file:
+ * it is opened without waiting, and used only if it is a plain file of ours or root's.
  * Guarantee: when shared_view_valid() is true, every copy made before it is whole. Who truncates
  * the files while they are mapped ends this process (SIGBUS): only their owner can. */
 #include "shared_view.h"

@@ -77,7 +77,7 @@ static void line_parse(struct checkpoint_info *info, const char *line)
     table_parse(info, line);
 }
 
-/* What is missing of a checkpoint that has this CHECKPOINT. */
+/* Why a checkpoint that has this CHECKPOINT is not whole. */
 static char *problem_find(const struct checkpoint_info *info, const char *dir)
 {
     struct stat data;

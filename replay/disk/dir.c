@@ -1,6 +1,6 @@
 /* A directory is guarded by flock on a file of ours, which the kernel lets go when the owner dies
- * however it dies. What is known before LMDB may look at its file lies in small files of their own:
- * after a crash of the host, data.mdb can hold anything.
+ * however it dies. The facts that are needed before LMDB may look at its file lie in small files of
+ * their own: after a crash of the host, data.mdb can hold anything.
  *
  * A creation, or a restore into a new directory, writes STATE "make" first and FORMAT last, when
  * data.mdb is whole and synced. So where FORMAT is, data must be; and where only "make" is, there

@@ -1,5 +1,5 @@
 /* The files of a store: the directory and its crash states, checkpoints, and data.mdb as a file
- * whose pages are checked, allocated ahead and fetched. What lies in it: record.h, page.h. */
+ * whose pages are checked, allocated ahead and fetched. Its contents: record.h, page.h. */
 #ifndef TRP_REPLAY_DISK_DISK_H
 #define TRP_REPLAY_DISK_DISK_H
 

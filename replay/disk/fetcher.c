@@ -4,9 +4,9 @@
  * not wait for the disk; whatever is to be started is, before any thread waits, so that the disk
  * has all of it in its queue. Then a thread waits for the last page of each run, by reading a byte
  * of it. Neither is done through a mapping: a page table entry is a good part of what it costs to
- * give a page up again. What is asked for and not there yet is bounded, because it would be given
- * up before it is used. Guarantee: a fetch that was started is done once its pages were in memory,
- * or their read failed; whoever uses them reads them again and is told. */
+ * give a page up again. Pages that are asked for and not there yet are bounded, because they would
+ * be given up before they are used. Guarantee: a fetch that was started is done once its pages were
+ * in memory, or their read failed; whoever uses them reads them again and is told. */
 #include "disk.h"
 
 #include <errno.h>

@@ -110,7 +110,7 @@ uint64_t item_view_episode(const struct item_view *view, uint32_t index)
     return episode;
 }
 
-/* What `bytes` end with is the sum of what is before. */
+/* The end of `bytes` is the sum of all before it. */
 static bool sum_matches(trp_bytes bytes)
 {
     uint32_t sum;

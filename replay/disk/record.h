@@ -1,4 +1,4 @@
-/* What lies in the database: keys, records, and their checked decoders. No LMDB in here.
+/* The contents of the database: keys, records, and their checked decoders. No LMDB in here.
  *
  *   dbi      key                    value
  *   meta     1                      struct meta_record
@@ -13,8 +13,8 @@
  *                                   punched out of the file; nobody touches them
  *   removed  ascending number       struct removed_record of one group, and their sum
  *
- * Format 2 had sums of chunks and of what never changes of items only. What it wrote is read as it
- * is and stays so until it is written anew: each value says whether it has a sum.
+ * Format 2 had sums of chunks and of what never changes of items only. Its values are read as they
+ * are and stay so until they are written anew: each says whether it has a sum.
  *
  * All keys are one 64-bit integer; all numbers are little-endian (asserted where they are read). */
 #ifndef TRP_REPLAY_DISK_RECORD_H

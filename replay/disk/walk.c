@@ -2,8 +2,8 @@
  * reader of our own for the format of LMDB 0.9 that copies one page at a time (a file that is cut
  * short or unreadable is an errno, not a signal) and believes nothing: every page number, offset,
  * length, key and count is compared with what it can be, and no page is used twice.
- * Guarantee: in a file that passes, LMDB meets nothing that it does not expect. What values mean is
- * for others to check. */
+ * Guarantee: in a file that passes, LMDB meets nothing that it does not expect. The meaning of
+ * values is for others to check. */
 #include "disk.h"
 
 #include <errno.h>

@@ -30,7 +30,7 @@ static void item_give_up(struct engine *engine, struct engine_table *table,
 {
     struct item *item = table_find(table->table, damaged->key);
     bool there = item && item_has(item, damaged->chunk_seq);
-    /* What its last sample took out is gone when that is acked; else another reader was first. */
+    /* An item's last sample takes it out when that is acked; else another reader was first. */
     if (there || table->facts->options->max_times_sampled > 0)
         engine_log_damage(engine, table->name, damaged->key, "a chunk is damaged");
     if (!there)

@@ -50,8 +50,8 @@ struct engine_staleness {
     uint64_t newest_version;             /* of all inserts */
 };
 
-/* Where it lies does not change while the table is there. What belongs to items and draws is read
- * by the functions below; the rest changes inside the engine only. */
+/* Where it lies does not change while the table is there. The fields of items and draws are read by
+ * the functions below; the rest changes inside the engine only. */
 struct engine_table {
     struct engine *engine;
     struct table *table;       /* the engine's; NULL: dropped */
@@ -140,7 +140,7 @@ trp_status engine_table_alterable(const struct engine_table *table,
                                   const trp_table_options *options, bool shrink, int64_t *removed);
 
 /* The engine is ready. The table goes on with `options` (of the same name), and those that are used
- * up by them go; how many that were. What is beyond their limits goes with engine_clear_step(). */
+ * up by them go; how many that were. Items beyond their limits go with engine_clear_step(). */
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
                            const trp_table_options *options);
 
@@ -303,12 +303,12 @@ trp_status engine_lease_begin(struct engine *engine, struct shared_welcome *welc
 void engine_lease_end(struct engine *engine, uint32_t index);
 
 /* Where such a reader finds the chunk: appends the numbers (uint64_t) of the pages that its first
- * pieces have to themselves, and the bytes of what comes after them. What is small, or not stored
- * yet, is all bytes. With chunk->unchecked afterwards, its sum follows, for the reader. */
+ * pieces have to themselves, and the bytes of what comes after them. A chunk that is small, or not
+ * stored yet, is all bytes. With chunk->unchecked afterwards, its sum follows, for the reader. */
 trp_status engine_chunk_locate(struct engine *engine, const struct chunk *chunk,
                                struct buffer *pages, struct buffer *rest);
 
-/* What checkpoints of the store are known by: 32 digits. */
+/* The name by which checkpoints of the store are known: 32 digits. */
 enum { ENGINE_IDENTITY_BYTES = 33 };
 void engine_identity(const struct engine *engine, char text[ENGINE_IDENTITY_BYTES]);
 

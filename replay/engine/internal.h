@@ -52,7 +52,7 @@ uint32_t engine_options_put(struct engine *engine, const trp_table_options *opti
 /* Items that go when max_times_sampled changes like this: 0 unless it is lower than before. */
 int64_t engine_used_up(const struct table *table, int32_t before, int32_t after);
 
-/* Takes out those that go now that it was `before`; how many. */
+/* Takes out the items that go now that it was `before`; how many. */
 int64_t engine_use_up(struct engine *engine, struct engine_table *table, int32_t before);
 
 /* FAILED_PRECONDITION: for these options items would go: beyond their limits, or used up. */
@@ -65,8 +65,9 @@ void engine_log_damage(struct engine *engine, const char *table, uint64_t key, c
 /* The engine has become ready: what was found damaged before goes. */
 void engine_give_up_damaged(struct engine *engine);
 
-/* What no sum says of an item of the store; NULL: nothing is wrong. `options`: its table's, NULL:
- * there is none. `priority`: of a record of format 2, which had no sum of it; NULL: it has one. */
+/* A mistake in an item of the store that no sum shows; NULL: nothing is wrong. `options`: its
+ * table's, NULL: there is none. `priority`: of a record of format 2, without a sum of it; or
+ * NULL. */
 const char *stored_item_wrong(const trp_table_options *options, trp_bytes trajectory,
                               uint32_t chunk_count, const double *priority);
 
@@ -91,7 +92,7 @@ void engine_truncate(struct engine *engine, struct engine_table *table);
  * time for it. `until` is zeroed before the first. */
 bool clear_commit(struct engine *engine, struct deadline *until);
 
-/* What is not done at the end of a life is left to the next one. */
+/* Steps that are not done at the end of a life are left to the next one. */
 void clearings_destroy(struct engine *engine, table_release *release);
 
 /* Finds every table's insert_on_sample anew. */

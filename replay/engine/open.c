@@ -76,7 +76,7 @@ static trp_status given_check(const struct engine_options *options)
     return TRP_OK;
 }
 
-/* Nobody ever gave those that were made at run time. */
+/* Nobody ever gave the tables that were made at run time. */
 static trp_status stored_check(const struct engine *engine, const struct engine_options *options)
 {
     size_t count;
@@ -170,8 +170,8 @@ out:
     return status;
 }
 
-/* Those that are given, then the others: all that are stored when none was given, else those made
- * at run time. */
+/* The tables that are given, then the others: all that are stored when none was given, else those
+ * made at run time. */
 static trp_status tables_open(struct engine *engine, const struct engine_options *options)
 {
     size_t count;
@@ -210,7 +210,7 @@ struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t 
     return NULL;
 }
 
-/* What its table has to know of an item from the store. */
+/* Tells its table of an item from the store. */
 static void item_note(struct engine_table *table, const struct item *item)
 {
     if (item->inserted_at_ns > table->inserted_at_ns)
@@ -270,9 +270,10 @@ static void table_count(struct engine_table *table)
     limiter->deletes = limiter->inserts - size;
 }
 
-/* What its options let go, the caller has to allow; or has, if a life that was to remove it did not
- * come to its end. A life that was killed had sampled items for good, and made room of them, before
- * their deletes were acked: they are there again, above the limit, and will be sampled again. */
+/* The caller has to allow that its options let items go; or has, if a life that was to remove them
+ * did not come to its end. A life that was killed had sampled items for good, and made room of
+ * them, before their deletes were acked: they are there again, above the limit, to be sampled
+ * again. */
 static trp_status table_reconcile(struct engine *engine, struct engine_table *table, bool shrink)
 {
     const trp_table_options *options = table->facts->options;

@@ -18,7 +18,7 @@
 #include "core/file.h"
 #include "replay/disk/disk.h"
 
-/* What to do about a checkpoint that is damaged. */
+/* The remedy for a checkpoint that is damaged. */
 #define TAKE_ANOTHER "take another one that is beside it (ls %s/..)"
 
 static _Thread_local struct {
@@ -98,8 +98,8 @@ static trp_status copy_check(const char *path, const char *checkpoint)
 }
 
 /* Where there was no store, one is being made until FORMAT says so: who finds the rest without it
- * begins anew. Where there was one, its FORMAT is the new one's, too. What comes back from among
- * its own checkpoints is the same store; from elsewhere, the one there may live, too. */
+ * begins anew. Where there was one, its FORMAT is the new one's, too. A store that comes back from
+ * among its own checkpoints is the same store; from elsewhere, the one there may live, too. */
 static trp_status data_replace(struct store_dir *dir, const struct checkpoint_info *info)
 {
     char *from = xasprintf("%s/data.mdb", info->path);

@@ -1,7 +1,7 @@
 /* Problem: tables come, go and change while streams use them and while a crash may come at any
  * moment.
  * Design: each change is made in memory and noted in the store within one call, like every other
- * operation, so that one commit makes all of it durable. What points to a table points to an
+ * operation, so that one commit makes all of it durable. Whoever points to a table points to an
  * engine_table, which stays where it is and outlives its table until nobody has it any more.
  * Guarantee: a dropped table's items, counters and deliveries are gone with the commit that removes
  * its record; an altered table's items stay, but for those that the remover takes, step by step,

@@ -1,9 +1,9 @@
 /* Signatures say what the columns of a table's items are, in TensorFlow's StructuredValue.
  *
  * They come from anyone who could start a server, so they are walked with a bound on depth and on
- * leaves before anything is believed. What a client of ours needs is the flat order only; names are
- * kept for messages. We write a dict when the columns are sorted by name, because a dict flattens
- * by sorted key, and a named tuple, which flattens by field, when they are not: columns keep their
+ * leaves before anything is believed. A client of ours needs the flat order only; names are kept
+ * for messages. We write a dict when the columns are sorted by name, because a dict flattens by
+ * sorted key, and a named tuple, which flattens by field, when they are not: columns keep their
  * positions for every client. */
 #include "signature.h"
 

@@ -1,4 +1,4 @@
-/* What there is to know of a table besides its items. */
+/* A table besides its items: its options, limiter and counters. */
 #ifndef TRP_REPLAY_MODEL_TABLE_FACTS_H
 #define TRP_REPLAY_MODEL_TABLE_FACTS_H
 

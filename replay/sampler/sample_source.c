@@ -286,7 +286,7 @@ static trp_status take_rows(struct sample_source *source, struct batch *batch)
     return TRP_OK;
 }
 
-/* The stream is over. What had begun to come is forgotten; full rows are in their batch. */
+/* The stream is over. A row that had begun to come is forgotten; full rows are in their batch. */
 static trp_status source_stream_ended(struct sample_source *source, trp_status status)
 {
     const char *address = trp_channel_address(source->link.channel);

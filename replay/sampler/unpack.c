@@ -163,7 +163,7 @@ static void drop_joined(struct unpacker *unpacker)
     unpacker->joined = NULL;
 }
 
-/* Memory to join a field in. What was joined before is kept if it is needed. */
+/* Memory to join a field in. Parts that were joined before are kept if they are needed. */
 static uint8_t *unpacker_memory(void *arg, size_t size)
 {
     enum { STEP = 4096 };

@@ -1,6 +1,6 @@
 /* Problem: samples have to be in memory before their turn to be sent, or the thread that owns all
  * tables waits for the disk. Design: a turn's draws are a batch: a few large messages, of which a
- * slow client keeps one here. A draw keeps references to its chunks. Those that are on the disk
+ * slow client keeps one here. A draw keeps references to its chunks. Chunks that are on the disk
  * only are fetched (disk/fetcher.c) while other streams and the inserts go on; meanwhile the stream
  * may have further turns, up to SAMPLE_AHEAD_BYTES_MAX, so that the disk always has many reads to
  * choose from. Batches leave in the order of their draws. A stream that ends leaves a batch to the

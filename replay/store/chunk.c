@@ -8,9 +8,9 @@
  * A read is one seek and then nexts, and none at all when the cursor stands before the chunk
  * already, as it does between the chunks of one item.
  *
- * What an earlier life wrote is compared with its sum before it is handed out for the first time;
- * after that only a bit says so. Only pages that are named to who copies them are not looked at:
- * the sum is told with them. */
+ * A chunk that an earlier life wrote is compared with its sum before it is handed out for the first
+ * time; after that only a bit says so. Only pages that are named to who copies them are not looked
+ * at: the sum is told with them. */
 #include "internal.h"
 
 #include <assert.h>
@@ -297,8 +297,8 @@ static trp_status chunk_lost(const struct store *store, const struct chunk *chun
                     what);
 }
 
-/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. What
- * was read counts when pieces_end() says so, after all of them; `check` is zeroed before, or NULL.
+/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. The
+ * bytes count when pieces_end() says so, after all of them; `check` is zeroed before, or NULL.
  * DATA_LOSS: it is not what was written; INTERNAL: it cannot be read. */
 static trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
                              trp_bytes *bytes, struct chunk_check *check)
@@ -492,7 +492,7 @@ static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, 
 
 trp_status chunk_put(struct cursor *pieces, const struct chunk *chunk)
 {
-    /* What has a page to itself, of the file's own pages: else it is written from there at once. */
+    /* A value above this has a page to itself; with `system` it goes at once, from the cache. */
     enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
     bool map = pieces->store->options.durability != TRP_DURABLE_SYSTEM;
     const struct borrowed *borrowed = stored(chunk)->borrowed;

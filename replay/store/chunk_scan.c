@@ -1,7 +1,7 @@
 /* The chunks of a file, from the keys and sizes of their pieces, whose bytes are not touched unless
  * they are to be checked. They are found in the order of their seqs, just ahead of the items that
  * refer to them; an item that is wanted before its turn has its chunks looked up, and their objects
- * are adopted when their turn comes. What is left without an object at the end, no item has. */
+ * are adopted when their turn comes. A chunk without an object at the end has no item. */
 #include "loading.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static struct chunk *ahead_get(const struct loading *loading, uint64_t seq)
     return (struct chunk *)(uintptr_t)map_get(&loading->ahead, seq);
 }
 
-/* What its pieces, one after the other, have without the sum; *wrong: they are not a chunk's. */
+/* The size of its pieces, one after the other, without the sum; *wrong: they are not a chunk's. */
 static trp_status ahead_size(struct store *store, uint64_t seq, uint32_t *size, const char **wrong)
 {
     struct cursor *pieces = &store->reader;

@@ -168,8 +168,8 @@ bool copy_holds_chunk(const struct store *store, uint64_t seq)
     return store->copy && seq >= store->copy->passed && seq < store->copy->cut_chunk;
 }
 
-/* What died before it was read, and has been read since, goes: a full table takes new room only
- * until the copy is ahead of it. */
+/* Chunks that died before they were read, and have been read since, go: a full table takes new room
+ * only until the copy is ahead of it. */
 static void held_let_go(struct store *store, struct store_copy *copy)
 {
     struct dead_queue *queue = &store->dead;

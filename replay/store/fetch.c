@@ -2,12 +2,12 @@
  * the tree that says where; whoever touches either of them waits.
  * Design: to probe a chunk touches nothing that may not be there. Which leaf of the tree has it is
  * read from the branches, which are one page in a hundred thousand of the file. A leaf that is not
- * in memory is what is to be fetched; then comes a second probe, which finds the chunk's own
- * pages through it. The kernel takes a use of a mapping that is MADV_RANDOM for no reason to keep a
- * page, a read it does: leaves are read a byte of, because hundreds of chunks are found by each,
- * and branches now and then. Where everything is in memory all of this is most of what a sample
- * costs, so then few chunks are looked at. Guarantee: none. What is missed here is read from the
- * disk by whoever uses it. */
+ * in memory is what is to be fetched; then comes a second probe, which finds the chunk's own pages
+ * through it. The kernel takes a use of a mapping that is MADV_RANDOM for no reason to keep a page,
+ * a read it does: leaves are read a byte of, because hundreds of chunks are found by each, and
+ * branches now and then. Where everything is in memory all of this is most of what a sample costs,
+ * so then few chunks are looked at. Guarantee: none. Whoever uses a chunk that was missed here
+ * reads it from the disk. */
 #include "internal.h"
 
 #include <errno.h>

@@ -77,7 +77,7 @@ static struct part part_first(const struct group *group, size_t bytes)
     return part;
 }
 
-/* What records of one size take with their sums, a part being at least so full. */
+/* The cost of records of one size with their sums, a part being at least so full. */
 static void cost_add_records(struct cost *cost, uint64_t bytes)
 {
     enum { PART_BYTES = PIECE_BYTES - SUM_BYTES - sizeof(struct removed_record) };
@@ -154,7 +154,7 @@ static struct admitted item_cost(const struct item *item)
     return brings;
 }
 
-/* What the last transaction freed may be taken after one more. */
+/* Pages that the last transaction freed may be taken after one more. */
 static bool room_advance(struct store *store, const struct want *want)
 {
     return room_available(&store->pages, want) + store->pages.account.recent >= want->need &&
@@ -242,7 +242,7 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
         return store_broken(store);
     table_cost(&cost, signature.size);
     uint64_t need = group_pages(store, cost);
-    /* What lets items go must be possible where nothing else is, but not for ever. */
+    /* Changes that let items go must be possible where nothing else is, but not for ever. */
     struct want want = {.need =
                             need + (replaces ? 2 * store->pages.compaction : store->pages.reserve),
                         .notes = replaces,

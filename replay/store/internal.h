@@ -265,7 +265,7 @@ trp_status lmdb_begin(struct store *store);
 trp_status lmdb_commit(struct store *store);
 void lmdb_abort(struct store *store);
 
-/* What one write transaction does. A step that fails leaves nothing. */
+/* The work of one write transaction. A step that fails leaves nothing. */
 typedef trp_status transaction_step(struct store *store, void *arg);
 
 /* Begins, takes the step, commits, and counts pages anew. */
@@ -337,7 +337,7 @@ static inline uint64_t lmdb_key_read(MDB_val key)
 
 /* ---- chunk.c -------------------------------------------------------------------------- */
 
-/* What a chunk takes that is not stored yet, in round numbers. */
+/* The memory of a chunk that is not stored yet, in round numbers. */
 static inline uint64_t chunk_memory(const struct chunk *chunk)
 {
     return sizeof(struct stored_chunk) + SLAB_STEP + chunk->size;
@@ -413,7 +413,7 @@ bool copy_holds_records(const struct store *store);
 /* True: the copy has yet to read it. */
 bool copy_holds_chunk(const struct store *store, uint64_t seq);
 
-/* What a new data.mdb needs besides items and chunks. */
+/* The rest of a new data.mdb, besides items and chunks. */
 struct copy_rest {
     struct meta_record meta;
     struct buffer entries; /* of struct copy_entry: tables and their counters */

@@ -69,7 +69,7 @@ static void children_populate(const struct leaf_scan *scan, const uint8_t *branc
                 MADV_POPULATE_READ);
 }
 
-/* What a page begins with says where all else is; the first entries are mostly at its end. */
+/* The head of a page says where all else is; the first entries are mostly at its end. */
 static void page_prefetch(const struct leaf_scan *scan, const uint8_t *branch, size_t index)
 {
     uint64_t child = page_child(branch, scan->store->page_bytes, index);

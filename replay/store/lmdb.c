@@ -343,7 +343,7 @@ trp_status lmdb_transact(struct store *store, transaction_step *step, void *arg)
     TRP_TRY(lmdb_step(store, step, arg));
     TRP_TRY(file_check(store));
     TRP_TRY(lmdb_account(store));
-    /* What store_admit() is for; beyond it a full disk would kill us. */
+    /* store_admit() saw to this; beyond it a full disk would kill us. */
     assert(store->pages.account.next <= space_watermark(store->pages.space));
     pages_want(&store->pages);
     return TRP_OK;
@@ -357,7 +357,7 @@ trp_status store_transact(struct store *store, transaction_step *step, void *arg
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* What the user can do comes with it: the newest checkpoint, if there is one. */
+/* The remedy comes with it: the newest checkpoint, if there is one. */
 static trp_status data_lost(const struct store *store, const char *what)
 {
     char *root = checkpoint_root(store->dir.path, store->options.checkpoint_dir);
@@ -469,10 +469,10 @@ static trp_status trees_check(struct store *store)
     return status != TRP_OK || rc == 0 ? status : lmdb_fail(store, rc, "commit");
 }
 
-/* data.mdb of a store that was made is there, and LMDB can read it. What a killed server had open
- * is what it left: its pages are the kernel's, and LMDB's commits need no more than their order. To
- * go on with them is what that server would have done; and a walk through 10 GB of them takes
- * longer than all else until the first sample. */
+/* data.mdb of a store that was made is there, and LMDB can read it. A file that a killed server had
+ * open is as it left it: its pages are the kernel's, and LMDB's commits need no more than their
+ * order. To go on with them is what that server would have done; and a walk through 10 GB of them
+ * takes longer than all else until the first sample. */
 static trp_status data_check(const struct store *store)
 {
     struct stat info;
@@ -560,7 +560,7 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
 
 /* LMDB makes a file that it writes to through a map as long as the map. It is to be as long as what
  * it takes, for everybody who looks at it or copies it; the helper makes it longer before anything
- * is written there. What was taken ahead stays, should the file system be full by now. */
+ * is written there. Blocks that were taken ahead stay, should the file system be full by now. */
 static trp_status data_shorten(const struct store *store, int fd, uint64_t first, uint64_t before)
 {
     uint64_t bytes = first * store->page_bytes;

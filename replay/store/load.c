@@ -1,6 +1,6 @@
 /* Everything back into memory: items from their records, to which the change log is applied on the
- * way, both being in the order of seqs. What the file says is believed only after it was checked:
- * an item whose chunks are not all there is a loss, a chunk that no item has is swept.
+ * way, both being in the order of seqs. The file is believed only after it was checked: an item
+ * whose chunks are not all there is a loss, a chunk that no item has is swept.
  *
  * First the store is scanned for its items, so that they can be sampled; the items themselves are
  * brought one by one, in their order when there is time, and any of them before its turn when it is
@@ -134,8 +134,8 @@ static trp_status item_drop(struct loading *loading, uint64_t seq, const struct 
     return TRP_OK;
 }
 
-/* What the sums of a record do not say. A shape that other items have, too, was looked at with the
- * first of them. */
+/* A mistake that the sums of a record do not show. A shape that other items have, too, was looked
+ * at with the first of them. */
 static const char *record_wrong(const struct loading *loading, const struct item_view *view,
                                 const struct item *item)
 {
@@ -235,14 +235,14 @@ static void orphans_note(struct loading *loading)
     }
 }
 
-/* All items are there. What was dropped is gone for good before the store can be trusted. */
+/* All items are there. Dropped items are gone for good before the store can be trusted. */
 static trp_status load_finish(struct store *store)
 {
     TRP_TRY(chunk_scan_until(store->loading, SEQ_MAX));
     orphans_note(store->loading);
     loading_end(store);
     /* From here on places are random: a fault that reads 128 KB for a page of 4 would waste most of
-     * what the disk can do. What comes next is asked for by store_chunk_prefetch(). */
+     * what the disk can do. store_chunk_prefetch() asks for the next ones. */
     if (store->map)
         madvise(store->map, store->map_bytes, MADV_RANDOM);
     store->loaded = true;

@@ -1,5 +1,4 @@
-/* What is known of a file while its items come into memory; shared by load.c,
- * chunk_scan.c and leaf_scan.c. */
+/* A file while its items come into memory; shared by load.c, chunk_scan.c and leaf_scan.c. */
 #ifndef TRP_REPLAY_STORE_LOADING_H
 #define TRP_REPLAY_STORE_LOADING_H
 

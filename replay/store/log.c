@@ -188,8 +188,8 @@ static trp_status compact_updates(struct store *store, uint64_t *quota, struct b
     return TRP_OK;
 }
 
-/* Removes the prefix, oldest part first, while the budget lasts. What it said of counters goes
- * where it cannot be lost before. */
+/* Removes the prefix, oldest part first, while the budget lasts. Its counters are written where
+ * they cannot be lost before. */
 static trp_status compaction_finish(struct store *store, struct budget *budget)
 {
     enum { PARTS_PER_LEAF = 64 }; /* at least */

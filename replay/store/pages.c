@@ -102,7 +102,7 @@ uint64_t pages_tail(const struct pages *pages)
 
 uint64_t pages_free(const struct pages *pages)
 {
-    /* What a search of the free list has read is written back, 509 page numbers to a page. */
+    /* A part of the free list that was read is written back, 509 page numbers to a page. */
     uint64_t reusable = pages->account.reusable;
     return reusable - reusable / 256 + pages_tail(pages);
 }

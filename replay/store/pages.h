@@ -9,13 +9,13 @@
 #include "core/clock.h"
 #include "replay/disk/disk.h"
 
-/* What values cost when they are put, at most. */
+/* The cost of values that are put, at most. */
 struct cost {
     uint64_t pages;      /* overflow pages */
     uint64_t leaf_bytes; /* in leaves */
 };
 
-/* What deletes and compacts may use up in one transaction. */
+/* Pages that deletes and compaction may use up in one transaction. */
 struct budget {
     uint64_t pages; /* copied or new */
     uint64_t frees; /* given back: LMDB writes their list in one piece, see pages_budget() */
@@ -63,7 +63,7 @@ uint64_t pages_insert(const struct pages *pages);
 /* Allocated pages behind the last one that LMDB used. */
 uint64_t pages_tail(const struct pages *pages);
 
-/* What is left of them for a transaction that is sure to need `need`. */
+/* The rest of them for a transaction that is sure to need `need`. */
 struct budget pages_budget(const struct pages *pages, uint64_t need);
 
 /* Tells the helper how far it is to be ahead. */
@@ -91,7 +91,7 @@ static inline struct cost cost_sum(struct cost a, struct cost b)
 
 uint64_t cost_pages(struct cost cost);
 
-/* What there is to be room for. */
+/* The room that somebody asks for. */
 struct want {
     uint64_t need; /* pages */
     bool notes;    /* it may take what inserts leave */

@@ -1,10 +1,10 @@
 /* Problem: whoever sends a chunk over a socket would copy it first, though it lies in memory
  * already, in pages that do not move while the chunk lives; and a transport lets go of what it
  * sends when and on which thread it likes, maybe after the store was closed.
- * Design: a pin has a reference to each chunk that a message is of. The message is parts that
- * point into a second mapping of data.mdb, which is read-only and outlives the store while anything
- * is out. What is returned waits, with its references, for the thread that has the store. All pins
- * together are bounded, as no page that is out can be recycled; what is beyond is copied.
+ * Design: a pin has a reference to each chunk that a message is of. The message is parts that point
+ * into a second mapping of data.mdb, which is read-only and outlives the store while anything is
+ * out. A pin that is returned waits, with its references, for the thread that has the store. All
+ * pins together are bounded, as no page that is out can be recycled; chunks beyond are copied.
  * Guarantee: the parts of a pin have the chunks' bytes until it is returned or the store is
  * closed; they can be read until it is returned. */
 #include "internal.h"
@@ -16,7 +16,7 @@
 #include "core/list.h"
 #include "core/thread.h"
 
-/* What outlives the store. */
+/* The part that outlives the store. */
 struct pins {
     uint8_t *map; /* page 0 */
     uint64_t map_bytes;
@@ -52,7 +52,7 @@ static void pin_free(struct pin *pin)
     free(pin);
 }
 
-/* Those that came back, and what they had. */
+/* Pins that came back, and the chunks that they had. */
 static void pins_take_back(struct store *store, struct list returned)
 {
     LIST_EACH (struct pin, pin, &returned, link) {

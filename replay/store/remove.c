@@ -11,7 +11,7 @@
 #include "core/clock.h"
 
 enum {
-    /* LMDB looks at each page that it frees: one that is not in memory is waited for. Those that
+    /* LMDB looks at each page that it frees: one that is not in memory is waited for. Pages that
      * are take a microsecond, so what a group may take keeps up with what it writes. */
     REMOVE_NS = 1000000,
     REMOVE_PAGE_NS = 10000,

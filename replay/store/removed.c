@@ -108,7 +108,7 @@ bool removed_work(struct store *store, bool give_up)
            store_transact(store, removed_step, &trim) == TRP_OK && store->removed.count < before;
 }
 
-/* What is no record that was written is passed over: a key that is not known is inserted. */
+/* Records that nobody wrote are passed over: a key that is not known is inserted. */
 static void removed_visit(trp_bytes value, store_removed_visit visit, void *arg)
 {
     trp_bytes records;

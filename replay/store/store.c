@@ -56,8 +56,8 @@ static trp_status store_start(struct store *store, const char *dir)
         return TRP_OK;
     if (store->dir.another)
         TRP_TRY(lmdb_rename(store));
-    /* What is there is only read until it proved to be in order; what is to be checked does so when
-     * it is loaded. */
+    /* A store that is there is only read until it proved to be in order; one that is to be checked
+     * does so when it is loaded. */
     TRP_TRY(store_dir_upgrade(&store->dir));
     return store->dir.suspect ? TRP_OK : store_trust(store);
 }

@@ -39,14 +39,14 @@ struct store_options {
     /* Told of each item that is not loaded; `key` is its seq when not even its record can be read,
      * table_id 0 then. May be NULL. */
     void (*damage)(void *arg, uint32_t table_id, uint64_t key, const char *what);
-    /* What no sum says of an item that is loaded: why it is damaged, or NULL. `priority`: NULL: it
-     * has a sum. May be NULL. */
+    /* Why an item that is loaded is damaged though its sums are right, or NULL. `priority`: NULL:
+     * it has a sum. May be NULL. */
     const char *(*item_wrong)(void *arg, uint32_t table_id, trp_bytes trajectory,
                               uint32_t chunk_count, const double *priority);
     void *arg; /* of both */
 };
 
-/* What survives of a table besides its items. */
+/* The part of a table that survives besides its items. */
 struct store_table {
     uint32_t id; /* assigned by the store, never reused */
     char *name;
@@ -136,10 +136,9 @@ bool store_has_borrowed(const struct store *store); /* some bytes have to stay *
 /* The last reference to a stored chunk deletes its pieces in this group. */
 void store_chunk_unref(struct store *store, struct chunk *chunk);
 
-/* Copies chunk->size bytes to `out`. What a chunk has in `bytes` may go with any call that reads
- * another or commits. DATA_LOSS: they are not the bytes that were written (what an earlier life
- * wrote is compared with its sum when it is first read or pinned); INTERNAL: the file cannot
- * be read. */
+/* Copies chunk->size bytes to `out`. The `bytes` of a chunk may go with any call that reads another
+ * or commits. DATA_LOSS: they are not the bytes that were written (what an earlier life wrote is
+ * compared with its sum when it is first read or pinned); INTERNAL: the file cannot be read. */
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out);
 
 /* Ahead of store_chunk_read(), without waiting for the disk: adds the chunk's pages to `fetch`, as
@@ -153,9 +152,9 @@ trp_status store_fetcher(struct store *store, void (*done)(void *arg), void *arg
                          struct fetcher **out);
 
 /* Where a reader of data.mdb finds the chunk: appends the numbers (uint64_t) of the pages that its
- * first pieces have to themselves, and the bytes of the pieces after them. What is small, or not
- * stored yet, is all bytes. The pages stay what they are while the chunk has references. With
- * chunk->unchecked afterwards, the sum follows the chunk, for the reader to compare. */
+ * first pieces have to themselves, and the bytes of the pieces after them. A chunk that is small,
+ * or not stored yet, is all bytes. The pages stay what they are while the chunk has references.
+ * With chunk->unchecked afterwards, the sum follows the chunk, for the reader to compare. */
 trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
                               struct buffer *rest);
 
@@ -194,11 +193,11 @@ void store_table_counters(struct store *store, const struct store_table *table);
 /* Keeps it with this group: the last REMOVED_KEYS_MAX, or those of REMOVED_KEYS_MS. */
 void store_removed_note(struct store *store, const struct removed_record *removed);
 
-/* Those that are kept, oldest first. Once, after store_scan(). */
+/* The keys that are kept, oldest first. Once, after store_scan(). */
 typedef void (*store_removed_visit)(void *arg, const struct removed_record *removed);
 trp_status store_removed_load(struct store *store, store_removed_visit visit, void *arg);
 
-/* Writes the group; a group without changes costs nothing. What there is no room for at once is
+/* Writes the group; a group without changes costs nothing. A group that finds no room at once is
  * written in parts, for a second or two. RESOURCE_EXHAUSTED: then there was something left, which
  * is for the next call; as often as not it is time that it takes, not room. After any other failure
  * (which only a broken disk or file causes) the store refuses everything with that status. */
@@ -238,13 +237,13 @@ void pin_return(void *pin);
 /* Drops the references of pins that were returned. True: some are out. */
 bool store_pins_collect(struct store *store);
 
-/* The same when all were; false: `deadline` passed before. What is out when the store is destroyed
- * can be read still, but may read as anything once the store is opened again. */
+/* The same when all were; false: `deadline` passed before. Pins that are out when the store is
+ * destroyed can be read still, but may read as anything once the store is opened again. */
 bool store_pins_wait(struct store *store, struct deadline deadline);
 
 /* ---- readers of data.mdb on this host ------------------------------------------------------- */
 
-/* What they have to know of the files; the paths are absolute. */
+/* The files as they find them; the paths are absolute. */
 struct store_share {
     char *data_path, *lease_path;
     uint64_t page_bytes, map_bytes, piece_offset, piece_bytes;

@@ -1,7 +1,7 @@
-/* Tables as the database has them: a record and counters each. What goes is only marked, at once:
- * the record loses everything but its number, and items of such a table are nobody's from then on,
- * be they in the file still or not (see tombstone.c). A table that is emptied goes on under a
- * new number. Guarantee: no number is given out twice. */
+/* Tables as the database has them: a record and counters each. A table that goes is only marked, at
+ * once: the record loses everything but its number, and items of such a table are nobody's from
+ * then on, be they in the file still or not (see tombstone.c). A table that is emptied goes on
+ * under a new number. Guarantee: no number is given out twice. */
 #include "internal.h"
 
 #include <assert.h>

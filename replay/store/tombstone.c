@@ -2,9 +2,9 @@
  * records out takes minutes, during which everybody would wait; but whoever is told that they are
  * gone must not see them again, also after a crash.
  * Design: a record without a name says that all items with its table's number are gone. It stays
- * until they are: their owner deletes them a few at a time, and then the record. What a crash
- * leaves of them is found when the store is opened, as runs of seqs between items that live, and
- * removed in slices between groups. Their chunks need no care: what no living item has is an
+ * until they are: their owner deletes them a few at a time, and then the record. Items that a crash
+ * leaves of them are found when the store is opened, as runs of seqs between items that live, and
+ * removed in slices between groups. Their chunks need no care: one that no living item has is an
  * orphan. Guarantee: after the commit of the mark no such item is loaded or copied, and the record
  * does not go before the last of them. */
 #include "internal.h"

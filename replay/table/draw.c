@@ -23,8 +23,8 @@ static void table_take_sample(struct table *table, uint32_t slot, struct table_s
 {
     struct item *item = table->items[slot];
     table_count_sample(table, item, sample);
-    /* Equality is Reverb's: an item that came in with more never expires. What a lower limit finds
-     * above it goes when the limit is set. */
+    /* Equality is Reverb's: an item that came in with more never expires. Items that a lower limit
+     * finds above it go when the limit is set. */
     sample->removed = table->facts.options->max_times_sampled > 0 &&
                       item->times_sampled == table->facts.options->max_times_sampled;
     if (sample->removed)

@@ -170,7 +170,7 @@ static uint32_t longest_chunk(const trp_tensor_spec *columns, const uint32_t *so
     return longest;
 }
 
-/* What a group takes before the first step: a chunk, and the ring of cells. */
+/* A group needs a chunk and the ring of cells before the first step. */
 static trp_status history_fits(const struct history *history, const uint32_t *sources, size_t count,
                                const struct column_group_options *group)
 {

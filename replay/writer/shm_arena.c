@@ -43,8 +43,8 @@ static trp_status arena_file_map(const char *path, const struct shared_segment *
                                  uint8_t **memory)
 {
     struct stat info;
-    /* What is not the segment may be anything: it is looked at before it is opened, and after,
-     * because the number may be another file's by then. */
+    /* A file that is not the segment may be anything: it is looked at before it is opened, and
+     * after, because the number may be another file's by then. */
     if (stat(path, &info) != 0)
         return unusable(path, strerror(errno));
     if (!is_segment(&info, segment))

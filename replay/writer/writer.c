@@ -148,7 +148,7 @@ static trp_status writer_receive(trp_writer *writer, struct deadline deadline)
     return status == TRP_OK ? TRP_OK : writer_stream_ended(writer, status);
 }
 
-/* What the last moment confirmed may be on its way. */
+/* As many items may be on their way as the last moment confirmed. */
 static void set_window(trp_writer *writer)
 {
     struct outbox *outbox = writer->outbox;

@@ -50,6 +50,7 @@ CASES = [
     Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
     Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum"),
     Case("td3_pendulum", "td3_pendulum", "Pendulum-v1 to -170", 20_000, 120, "td3_pendulum"),
+    Case("d4pg_pendulum", "d4pg_pendulum", "Pendulum-v1 to -200", 20_000, 120, "ddpg_pendulum"),
 ]
 
 
@@ -152,7 +153,7 @@ class Others:
 
 
 def row(case, what, measured, unit, ceiling=0.0, ceiling_is="", peer=0.0):
-    print(f"{case.name}: {what}", f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", "SB3 and RL-Zoo",
+    print(f"{case.name}: {what}", f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", f"SB3, {case.peer}",
           sep="\t", flush=True)
 
 

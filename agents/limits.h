@@ -9,6 +9,8 @@ enum {
     DQN_BATCH_MAX = 65536,
     /* dqn_options.c: numbers for an action: the papers' sweeps end at 201. */
     DQN_ATOMS_MAX = 1024,
+    /* mpo.c: actions at a state; with a batch of 256, 262 144 rows through the critic. */
+    MPO_SAMPLES_MAX = 1024,
     /* ppo_options.c, r2d2.c, impala_options.c: steps of a sequence; an item has one row more. */
     UNROLL_MAX = 65534,
     /* unroll.c, r2d2.c: steps of an update; 4 M rows of CartPole are 300 MB of batch and room. */

@@ -50,6 +50,7 @@ CASES = [
     Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
     Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum"),
     Case("td3_pendulum", "td3_pendulum", "Pendulum-v1 to -170", 20_000, 120, "td3_pendulum"),
+    Case("mpo_pendulum", "mpo_pendulum", "Pendulum-v1 to -200", 30_000, 120),
     Case("d4pg_pendulum", "d4pg_pendulum", "Pendulum-v1 to -200", 20_000, 120, "ddpg_pendulum"),
 ]
 

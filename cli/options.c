@@ -5,6 +5,7 @@
 #include <troupe/d4pg.h>
 #include <troupe/dqn.h>
 #include <troupe/impala.h>
+#include <troupe/mpo.h>
 #include <troupe/ppo.h>
 #include <troupe/program.h>
 #include <troupe/r2d2.h>
@@ -17,8 +18,8 @@
 #include "core/words.h"
 
 static const trp_option_table *(*const agent_tables[])(void) = {
-    trp_d4pg_option_table, trp_dqn_option_table, trp_impala_option_table, trp_ppo_option_table,
-    trp_r2d2_option_table, trp_sac_option_table, trp_td3_option_table,
+    trp_d4pg_option_table, trp_dqn_option_table,  trp_impala_option_table, trp_mpo_option_table,
+    trp_ppo_option_table,  trp_r2d2_option_table, trp_sac_option_table,    trp_td3_option_table,
 };
 
 static const char *const node_kinds[] = {"replay", "learner", "actor", "evaluator"};

@@ -53,6 +53,7 @@ grep -q 'time: .* [1-9][0-9]* actor steps' shapes_ppo.log
 args=()
 run 'the target of 0.9 is reached' r2d2_memory.c
 run 'the target of -200 is reached' d4pg_pendulum.c
+run 'the target of -200 is reached' mpo_pendulum.c
 run 'the target of -170 is reached' sac_pendulum.c
 run 'the target of -170 is reached' td3_pendulum.c
 run 'every node that no other uses has ended' shapes_a3c.c

@@ -137,7 +137,7 @@ typedef struct {
  * rows * samples rows, decoupled (section 4.2 and "Relative Entropy Regularized Policy Iteration"):
  * once of N(mean, the target's deviation) and once of N(the target's mean, deviation). Costs of
  * actions beyond their bounds are a second call, with q = -costs and a temperature of its own,
- * whose weights are added and halved. weights may be q. */
+ * whose weights are added, as in Acme. weights may be q. */
 TRP_API float trp_mpo_weights(const trp_mpo_batch *batch, float *weights, float *dtemperature);
 
 /* Divergences of the policy from the target policy, trp_gaussian_decoupled_kl() or

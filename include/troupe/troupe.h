@@ -22,6 +22,7 @@
 #include <troupe/losses.h>
 #include <troupe/metric.h>
 #include <troupe/moments.h>
+#include <troupe/mpo.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
 #include <troupe/options.h>

@@ -23,6 +23,14 @@ static trp_agent agent_of(const char *name)
                                             .min_replay_size = 50,
                                             .samples_per_insert = 16,
                                             .priority_exponent = 0.6F});
+    if (strcmp(name, "mpo") == 0)
+        return trp_mpo(&(trp_mpo_options){.hidden = {8},
+                                          .critic_hidden = {8},
+                                          .batch_size = 16,
+                                          .samples = 4,
+                                          .target_period = 10,
+                                          .min_replay_size = 50,
+                                          .samples_per_insert = 16});
     return trp_td3(&(trp_td3_options){.hidden = {8},
                                       .batch_size = 16,
                                       .n_step = 3,

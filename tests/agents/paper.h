@@ -310,7 +310,17 @@ static inline double paper_q(const struct paper_net *critic, const float *states
     return pass->y[0];
 }
 
-/* What two critics' phase should be, from its targets: of each half the mean of weighted squares.
+/* How many critics there are. */
+static inline int paper_critic_count(const struct study *study)
+{
+    const trp_vector_spec *critics = &study->updater->vectors[paper_vector(study, "critics")];
+    for (size_t i = 0; i < critics->tensor_count; i++)
+        if (strcmp(critics->tensors[i].name, "critic1.0.weight") == 0)
+            return 2;
+    return 1;
+}
+
+/* What the critics' phase should be, from its targets: of each half the mean of weighted squares.
  * Checks gradients, steps, loss, mean_q, and priorities. `old` is their vector before the step. */
 static inline void paper_check_critics(struct study *study, const struct items *items,
                                        const float *old, const double targets[PAPER_ROWS],
@@ -320,7 +330,7 @@ static inline void paper_check_critics(struct study *study, const struct items *
     static const char *const bodies[2] = {"critic0", "critic1"};
     const double *priorities = update_of_step(&study->run, study->steps)->priorities[0];
     double loss = 0, mean_q = 0, errors[PAPER_ROWS] = {0};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < paper_critic_count(study); i++) {
         struct paper_net critic = paper_critic(study, old, i), grads = paper_critic_shape;
         for (size_t row = 0; row < PAPER_ROWS; row++) {
             struct paper_pass pass;

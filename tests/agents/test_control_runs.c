@@ -9,7 +9,7 @@
 
 enum { STEPS = 200 };
 
-static const char *const agents[] = {"d4pg", "sac", "td3"};
+static const char *const agents[] = {"d4pg", "mpo", "sac", "td3"};
 enum { RUNS = 2 * sizeof agents / sizeof *agents };
 static const char *const actors[] = {"1", "2"};
 

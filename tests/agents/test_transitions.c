@@ -133,6 +133,7 @@ static void items_are_of_n_steps_and_bootstrap_where_an_episode_did_not_end(void
     for (n_step = 1; n_step <= 5; n_step += 4) {
         const trp_agent agents[] = {
             trp_d4pg(&(trp_d4pg_options){.n_step = n_step, .discount = gamma_}),
+            trp_mpo(&(trp_mpo_options){.n_step = n_step, .discount = gamma_, .samples = 2}),
             trp_sac(&(trp_sac_options){.n_step = n_step, .discount = gamma_}),
             trp_td3(&(trp_td3_options){.n_step = n_step, .discount = gamma_}),
         };

@@ -449,6 +449,28 @@ static void d4pg_on_a_late_device_makes_the_bits_of_the_host(void **state)
                          i, names);
 }
 
+static void mpo_on_a_late_device_makes_the_bits_of_the_host(void **state)
+{
+    static const char *const names[] = {"critic_loss", "temperature", "policy_loss"};
+    static const trp_mpo_options rows[] = {
+        {.hidden = {16}, .critic_hidden = {16}, .samples = 4, .target_period = 5},
+        {.hidden = {16, 8},
+         .critic_hidden = {8},
+         .samples = 3,
+         .target_rate = 0.1F,
+         .priority_exponent = 0.6F,
+         .joint_bounds = true,
+         .no_action_penalty = true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_same_bits((struct wanted){.env = "MountainCarContinuous-v0",
+                                         .agent = trp_mpo(&rows[i]),
+                                         .steps = STEPS / 2,
+                                         .publish_every = 7},
+                         i, names);
+}
+
 static void a_step_is_waited_for_when_the_next_one_was_put(void **state)
 {
     (void)state;
@@ -635,6 +657,7 @@ int main(void)
         cmocka_unit_test(td3_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(sac_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(d4pg_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(mpo_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(a_step_is_waited_for_when_the_next_one_was_put),
         cmocka_unit_test(checkpoints_go_from_one_device_to_another),
         cmocka_unit_test(

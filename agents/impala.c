@@ -18,7 +18,7 @@ struct unroll impala_unroll(const trp_impala_options *options)
 {
     return (struct unroll){.network = {.who = "impala",
                                        .network = options->network,
-                                       .hidden = {options->hidden, options->activation},
+                                       .hidden = {options->hidden, options->activation, false},
                                        .separate = options->separate,
                                        .core = options->core,
                                        .core_size = options->core_size,

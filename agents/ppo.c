@@ -17,7 +17,7 @@ struct unroll ppo_unroll(const trp_ppo_options *options)
 {
     return (struct unroll){.network = {.who = "ppo",
                                        .network = options->network,
-                                       .hidden = {options->hidden, options->activation},
+                                       .hidden = {options->hidden, options->activation, false},
                                        .separate = !options->shared,
                                        .init = TRP_INIT_ORTHOGONAL,
                                        .precision = options->precision},

@@ -77,7 +77,7 @@ struct control sac_control(const trp_sac_options *options)
 {
     return (struct control){.who = "sac",
                             .kind = CONTROL_SQUASHED,
-                            .hidden = {options->hidden, options->activation},
+                            .hidden = {options->hidden, options->activation, false},
                             .precision = options->precision,
                             .random_steps = options->random_steps};
 }
@@ -87,7 +87,7 @@ struct critics_options sac_critics(const trp_sac_options *options)
     return (struct critics_options){.who = "sac",
                                     .count = 2,
                                     .outputs = 1,
-                                    .hidden = {options->hidden, options->activation},
+                                    .hidden = {options->hidden, options->activation, false},
                                     .precision = options->precision};
 }
 

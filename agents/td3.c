@@ -78,7 +78,7 @@ struct control td3_control(const trp_td3_options *options)
 {
     return (struct control){.who = "td3",
                             .kind = CONTROL_DETERMINISTIC,
-                            .hidden = {options->hidden, options->activation},
+                            .hidden = {options->hidden, options->activation, false},
                             .precision = options->precision,
                             .noise = options->noise,
                             .random_steps = options->random_steps};
@@ -89,7 +89,7 @@ struct critics_options td3_critics(const trp_td3_options *options)
     return (struct critics_options){.who = "td3",
                                     .count = 2,
                                     .outputs = 1,
-                                    .hidden = {options->hidden, options->activation},
+                                    .hidden = {options->hidden, options->activation, false},
                                     .precision = options->precision};
 }
 

@@ -19,14 +19,20 @@ static void declare_control_vectors(struct control_learner *learner,
                           .optimizer = adam,
                           .tensors = learner->tensors,
                           .tensor_count = trp_net_tensors(&learner->spec, learner->tensors)};
+    learner->base.vector_count = 1;
+    if (learner->critics.count == 0)
+        return;
     adam.learning_rate = option_itself((double)options->critic_learning_rate);
     vectors[CONTROL_CRITICS] = critics_vector(&learner->critics, "critics");
     vectors[CONTROL_CRITICS].learned = true;
     vectors[CONTROL_CRITICS].optimizer = adam;
-    vectors[CONTROL_TARGET_PARAMS] =
-        (trp_vector_spec){.name = "target_params", .count = vectors[CONTROL_PARAMS].count};
     vectors[CONTROL_TARGET_CRITICS] =
         (trp_vector_spec){.name = "target_critics", .count = vectors[CONTROL_CRITICS].count};
+    learner->base.vector_count = CONTROL_TARGET_PARAMS;
+    if (options->one_policy)
+        return;
+    vectors[CONTROL_TARGET_PARAMS] =
+        (trp_vector_spec){.name = "target_params", .count = vectors[CONTROL_PARAMS].count};
     learner->base.vector_count = CONTROL_VECTORS;
 }
 
@@ -35,6 +41,7 @@ trp_status control_learner_create(struct control_learner *learner, const trp_upd
                                   const trp_env_spec *env, const trp_updater_options *place)
 {
     learner->impl = *impl;
+    learner->target_policy = !options->one_policy;
     learner->base.impl = &learner->impl;
     learner->base.device = place->device;
     if (!place->device)
@@ -73,11 +80,14 @@ void control_learner_init(const struct control_learner *learner, trp_rng *rng,
 {
     const trp_vector_spec *specs = learner->base.vectors;
     trp_net_init(&learner->spec, rng, vectors[CONTROL_PARAMS]);
+    if (learner->critics.count == 0)
+        return;
     critics_init(&learner->critics, rng, vectors[CONTROL_CRITICS]);
-    memcpy(vectors[CONTROL_TARGET_PARAMS], vectors[CONTROL_PARAMS],
-           specs[CONTROL_PARAMS].count * sizeof(float));
     memcpy(vectors[CONTROL_TARGET_CRITICS], vectors[CONTROL_CRITICS],
            specs[CONTROL_CRITICS].count * sizeof(float));
+    if (learner->target_policy)
+        memcpy(vectors[CONTROL_TARGET_PARAMS], vectors[CONTROL_PARAMS],
+               specs[CONTROL_PARAMS].count * sizeof(float));
 }
 
 /* ---- passes -------------------------------------------------------------------------------- */
@@ -119,7 +129,9 @@ void control_learner_target(const struct control_learner *learner, const struct 
                             const trp_update *update)
 {
     const trp_vector_spec *specs = learner->base.vectors;
-    target_follow(how, update, CONTROL_TARGET_PARAMS, CONTROL_PARAMS, specs[CONTROL_PARAMS].count);
     target_follow(how, update, CONTROL_TARGET_CRITICS, CONTROL_CRITICS,
                   specs[CONTROL_CRITICS].count);
+    if (learner->target_policy)
+        target_follow(how, update, CONTROL_TARGET_PARAMS, CONTROL_PARAMS,
+                      specs[CONTROL_PARAMS].count);
 }

@@ -8,13 +8,13 @@
 #include "control_batch.h"
 #include "target.h"
 
-/* Vectors, of which an updater may have more: "params", "critics", "target_params" and
- * "target_critics". */
+/* Vectors, of which an updater may have more: "params", "critics", "target_critics" and
+ * "target_params"; the first alone without critics. */
 enum {
     CONTROL_PARAMS,
     CONTROL_CRITICS,
-    CONTROL_TARGET_PARAMS,
     CONTROL_TARGET_CRITICS,
+    CONTROL_TARGET_PARAMS, /* not there without a target policy */
     CONTROL_VECTORS
 };
 
@@ -23,6 +23,7 @@ struct control_learner {
     trp_updater_impl impl;
     trp_net_spec spec; /* of the policy */
     trp_net *policy;
+    bool target_policy;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     struct critics critics;
     struct control_batch batch;
@@ -31,6 +32,7 @@ struct control_learner {
 
 struct control_learner_options {
     struct control_agent agent;
+    bool one_policy;  /* there is no target policy */
     uint32_t samples; /* rows of a pass through critics for each row of a batch; 0: 1 */
     uint32_t batch_size;
     float learning_rate, critic_learning_rate, max_gradient_norm; /* of Adam */
@@ -47,7 +49,7 @@ TRP_MUST_USE trp_status control_learner_create(struct control_learner *learner,
                                                const trp_updater_options *place);
 void control_learner_cleanup(struct control_learner *learner);
 
-/* Of the four vectors: targets begin as copies. */
+/* Of these vectors: targets begin as copies. */
 void control_learner_init(const struct control_learner *learner, trp_rng *rng,
                           float *const *vectors);
 
@@ -64,7 +66,7 @@ TRP_MUST_USE trp_status control_learner_follow(struct control_learner *learner,
                                                const trp_update *update, const trp_net_rows *said,
                                                const float *const *grads, const float *loss);
 
-/* Both targets follow. */
+/* The targets follow. */
 void control_learner_target(const struct control_learner *learner, const struct target_rule *how,
                             const trp_update *update);
 

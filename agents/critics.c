@@ -143,16 +143,21 @@ static void add_on(trp_queue *queue, size_t count, const float *from, float *to)
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 2);
 }
 
+void critics_add_actions(const struct critics *critics, const struct critics_pass *pass,
+                         const float *more)
+{
+    add_on(pass->queue, (size_t)pass->rows * critics->size, more, critics->dactions[0]);
+}
+
 const float *critics_backward_actions(struct critics *critics, const struct critics_pass *pass)
 {
-    size_t count = (size_t)pass->rows * critics->size;
     for (uint32_t i = 0; i < pass_count(critics, pass); i++) {
         trp_net_rows rows = critic_rows(pass, i);
         trp_net_backward(
             critics->nets[i], pass->params + i * critics->each, &rows,
             &(trp_net_grads){.outputs = {pass->values[i]}, .inputs = {NULL, critics->dactions[i]}});
         if (i > 0)
-            add_on(pass->queue, count, critics->dactions[i], critics->dactions[0]);
+            critics_add_actions(critics, pass, critics->dactions[i]);
     }
     return critics->dactions[0];
 }

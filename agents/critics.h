@@ -69,4 +69,8 @@ void critics_backward(struct critics *critics, const struct critics_pass *pass, 
 /* The gradient of the pass' actions, [rows][size], until the next call: what a policy follows. */
 const float *critics_backward_actions(struct critics *critics, const struct critics_pass *pass);
 
+/* Adds `more`, [rows][size], to it. */
+void critics_add_actions(const struct critics *critics, const struct critics_pass *pass,
+                         const float *more);
+
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conservative.h"
 #include "control_batch.h"
 #include "core/alloc.h"
 #include "critic_loss.h"
@@ -21,6 +22,7 @@ struct sac_numbers {
     struct critic_numbers critics;
     trp_loss policy;
     float entropy, temperature;
+    trp_cql conservative;
 };
 
 struct sac_updater {
@@ -31,6 +33,7 @@ struct sac_updater {
     trp_net *policy;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     struct critics critics;
+    struct conservative conservative;
     struct control_batch batch;
     struct sac_numbers turns[2]; /* of the last step and the one before, on the host */
     struct room room;            /* that what follows lies in: */
@@ -160,6 +163,15 @@ static trp_status learn_soft_policy(struct sac_updater *updater, const trp_updat
     return learned ? trp_update_apply(update, LOG_TEMPERATURE) : TRP_OK;
 }
 
+static void be_conservative(struct sac_updater *updater, const trp_update *update)
+{
+    conservative_add(&updater->conservative, &updater->critics, &updater->batch, update, CRITICS,
+                     &(struct conservative_policy){updater->policy, update->vectors[PARAMS]});
+    trp_queue_copy(update->queue, &updater->numbers->conservative, updater->conservative.numbers,
+                   sizeof updater->numbers->conservative);
+    trp_update_watch(update, CRITICS, &updater->numbers->conservative.loss, "conservative loss");
+}
+
 static trp_status sac_collect(trp_updater *base, const trp_update *update)
 {
     const struct sac_updater *updater = (const struct sac_updater *)base;
@@ -169,6 +181,8 @@ static trp_status sac_collect(trp_updater *base, const trp_update *update)
     trp_update_report(update, "policy_loss", (double)numbers->policy.loss);
     trp_update_report(update, "entropy", (double)numbers->entropy);
     trp_update_report(update, "temperature", (double)numbers->temperature);
+    if (updater->options.conservative > 0)
+        trp_update_report(update, "conservative_gap", (double)numbers->conservative.gap);
     control_batch_collect(&updater->batch, update);
     return TRP_OK;
 }
@@ -179,6 +193,8 @@ static trp_status sac_step(trp_updater *base, const trp_update *update)
     struct target_rule target = {.rate = updater->options.target_rate};
     control_batch_take(&updater->batch, update);
     soft_targets(updater, update);
+    if (updater->options.conservative > 0)
+        be_conservative(updater, update);
     TRP_TRY(critics_learn(&updater->critics, update, CRITICS, &updater->batch, updater->targets,
                           &updater->numbers->critics));
     TRP_TRY(learn_soft_policy(updater, update));
@@ -267,7 +283,12 @@ static trp_status make_soft_networks(struct sac_updater *updater, const trp_env_
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         TRP_TRY(room_add(&updater->room, pieces[i].bytes, pieces[i].memory));
     TRP_TRY(control_batch_create(&updater->batch, env, rows, &updater->room));
-    TRP_TRY(critics_create(&updater->critics, &critics, env, rows, &updater->room));
+    uint32_t samples = updater->conservative.samples;
+    TRP_TRY(critics_create(&updater->critics, &critics, env, rows * conservative_rows(samples),
+                           &updater->room));
+    if (samples > 0)
+        TRP_TRY(conservative_create(&updater->conservative, &updater->critics, env, rows,
+                                    &updater->room));
     return trp_net_create(&updater->policy,
                           &(trp_net_options){.spec = &updater->spec,
                                              .batch = rows,
@@ -291,6 +312,9 @@ trp_status sac_updater_create(const trp_agent *agent, const trp_env_spec *env,
     updater->target_entropy = own->target_entropy < 0 || own->target_entropy > 0
                                   ? own->target_entropy
                                   : -(float)env->action_count;
+    if (own->conservative > 0)
+        updater->conservative =
+            (struct conservative){.scale = own->conservative, .samples = own->conservative_samples};
     updater->batch.discount = own->discount;
     updater->batch.importance_exponent = own->importance_exponent;
     updater->batch.priority_epsilon = own->priority_epsilon;

@@ -40,6 +40,8 @@ static const trp_option td3_rows[] = {
                 "distance"),
     ROW(target_noise_clip, .fallback = "0.5", .min = 1e-9, .max = 1e6,
         .help = "how far that noise goes"),
+    ROW(imitation, .max = 1e6,
+        .help = "TD3+BC: what following the critic weighs beside doing what was done; 0: TD3"),
     ROW(noise, .fallback = "0.1", .max = 1e6, .negative_is_zero = true,
         .help = "deviation of the noise on actors' actions, in halves of their bounds' distance"),
     ROW(random_steps, .fallback = "1000", .max = 1e15, .negative_is_zero = true,

@@ -32,6 +32,7 @@ struct td3_updater {
     struct td3_numbers turns[2]; /* of the last step and the one before, on the host */
     struct room room;            /* that what follows lies in: */
     float *actions;              /* [rows][size]: the policies' */
+    float *imitated;             /* [rows][size]: what imitation wants of them; NULL: nothing */
     float *targets;              /* [rows] */
     struct td3_numbers *numbers;
 };
@@ -63,26 +64,34 @@ static void smooth_on(trp_queue *queue, const struct smooth_job *job)
 }
 
 struct policy_loss_job {
-    uint32_t rows;
-    float *values; /* the first critic's; derivatives afterwards */
+    trp_td3_batch batch; /* `taken` where the policy imitates */
+    float *values;       /* the first critic's; derivatives afterwards */
+    float *dactions;     /* written: of imitation alone; NULL where nothing is imitated */
     trp_loss *loss;
 };
 
 static void find_policy_loss(void *arguments)
 {
     const struct policy_loss_job *job = arguments;
-    trp_td3_batch batch = {.rows = job->rows, .q = job->values};
-    *job->loss = trp_td3_policy_loss(&batch, job->values, NULL);
+    trp_td3_batch batch = job->batch;
+    batch.q = job->values;
+    *job->loss = trp_td3_policy_loss(&batch, job->values, job->dactions);
 }
+
+#define AT(member) offsetof(struct policy_loss_job, member)
 
 static void policy_loss_on(trp_queue *queue, const struct policy_loss_job *job)
 {
     static const trp_kernel kernel = {"td3.policy", find_policy_loss};
+    size_t floats = job->batch.rows * sizeof(float), numbers = floats * job->batch.size;
     trp_operand operands[] = {
-        {offsetof(struct policy_loss_job, values), job->rows * sizeof(float), TRP_READ | TRP_WRITE},
-        {offsetof(struct policy_loss_job, loss), sizeof *job->loss, TRP_WRITE}};
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 2);
+        {AT(batch.actions), numbers, TRP_READ},     {AT(batch.taken), numbers, TRP_READ},
+        {AT(values), floats, TRP_READ | TRP_WRITE}, {AT(dactions), numbers, TRP_WRITE},
+        {AT(loss), sizeof *job->loss, TRP_WRITE},
+    };
+    trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }
+#undef AT
 
 /* ---- phases -------------------------------------------------------------------------------- */
 
@@ -138,9 +147,19 @@ static trp_status learn_policy(struct td3_updater *updater, const trp_update *up
                                 .actions = updater->actions,
                                 .values = updater->critics.values};
     critics_forward(&updater->critics, &pass);
-    policy_loss_on(update->queue, &(struct policy_loss_job){batch->rows, updater->critics.values[0],
-                                                            &updater->numbers->policy});
+    bool imitates = updater->options.imitation > 0;
+    policy_loss_on(update->queue,
+                   &(struct policy_loss_job){.batch = {.rows = batch->rows,
+                                                       .size = batch->box.size,
+                                                       .actions = updater->actions,
+                                                       .taken = imitates ? batch->actions : NULL,
+                                                       .imitation = updater->options.imitation},
+                                             .values = updater->critics.values[0],
+                                             .dactions = imitates ? updater->imitated : NULL,
+                                             .loss = &updater->numbers->policy});
     const float *dactions = critics_backward_actions(&updater->critics, &pass);
+    if (imitates)
+        critics_add_actions(&updater->critics, &pass, updater->imitated);
     trp_net_backward(updater->policy, update->vectors[PARAMS], &rows,
                      &(trp_net_grads){.outputs = {dactions}, .params = update->grads[PARAMS]});
     trp_update_watch(update, PARAMS, &updater->numbers->policy.loss, "policy loss");
@@ -244,6 +263,7 @@ static trp_status make_networks(struct td3_updater *updater, const trp_env_spec 
         void *memory; /* of a pointer */
         size_t bytes;
     } pieces[] = {{&updater->actions, actions},
+                  {&updater->imitated, updater->options.imitation > 0 ? actions : 0},
                   {&updater->targets, floats},
                   {&updater->numbers, sizeof *updater->numbers}};
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)

@@ -51,7 +51,11 @@ CASES = [
     Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum"),
     Case("td3_pendulum", "td3_pendulum", "Pendulum-v1 to -170", 20_000, 120, "td3_pendulum"),
     Case("mpo_pendulum", "mpo_pendulum", "Pendulum-v1 to -200", 30_000, 120),
-    Case("d4pg_pendulum", "d4pg_pendulum", "Pendulum-v1 to -200", 20_000, 120, "ddpg_pendulum"),
+    Case("d4pg_pendulum", "d4pg_pendulum", "Pendulum-v1 to -200", 30_000, 120, "ddpg_pendulum"),
+    Case("offline_td3_bc", "offline_pendulum", "Pendulum-v1 to -200, offline", 1, 120),
+    Case("offline_cql", "offline_pendulum cql", "Pendulum-v1 to -200, offline", 1, 120),
+    Case("offline_iql", "offline_pendulum iql", "Pendulum-v1 to -200, offline", 1, 180),
+    Case("offline_crr", "offline_pendulum crr", "Pendulum-v1 to -200, offline", 1, 120),
 ]
 
 

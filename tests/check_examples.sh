@@ -56,6 +56,10 @@ run 'the target of -200 is reached' d4pg_pendulum.c
 run 'the target of -200 is reached' mpo_pendulum.c
 run 'the target of -170 is reached' sac_pendulum.c
 run 'the target of -170 is reached' td3_pendulum.c
+run 'the target of -200 is reached' offline_pendulum.c
+args=(iql) # from what is stored by now
+run 'the target of -200 is reached' offline_pendulum.c
+args=()
 run 'every node that no other uses has ended' shapes_a3c.c
 for mode in processes threads; do
     grep -q 'learner/1,learner_steps,100,' shapes_a3c-$mode/metrics.csv

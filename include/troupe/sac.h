@@ -4,7 +4,9 @@
  * less temperature * its log-probability (equations 3 and 5), the policy follows the lesser of the
  * critics (equation 9), and the temperature is learned so that the entropy stays near a target
  * (equation 18), or fixed. Returns may be of several steps, and draws prioritized (Schaul et al.
- * 2016).
+ * 2016). With `conservative` critics are made to think less of actions that nobody did, which is
+ * CQL(H) (Kumar et al. 2020, "Conservative Q-Learning for Offline Reinforcement Learning", equation
+ * 4): for learning from what others stored.
  *
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused
  * by name. Networks have actions from -1 to 1, and entropies and log-probabilities are of these. */
@@ -40,6 +42,9 @@ typedef struct {
     float initial_temperature; /* of a learned one, as what follows */
     float temperature_learning_rate; /* of Adam, of its logarithm */
     float target_entropy;            /* in nats; 0: minus the numbers of an action */
+
+    float conservative;            /* alpha of CQL, 5 in the paper; 0: SAC */
+    uint32_t conservative_samples; /* actions of each of three kinds, at a state; Acme's 10 */
 
     int64_t random_steps; /* any action, each as likely, while all actors together take so many;
                              negative: 0 */

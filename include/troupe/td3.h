@@ -2,8 +2,10 @@
  * two critics that learn the lesser of both target critics' values (section 4.2, equation 10), at
  * the target policy's actions with clipped noise (section 5.3, equation 14); a deterministic policy
  * that follows the first critic, and targets that follow, every policy_delay steps (section 5.2).
- * Actors add noise to their actions. Returns may be of several steps, and draws prioritized (Schaul
- * et al. 2016).
+ * Actors add noise to their actions. With `imitation` the policy also stays near what was done,
+ * which is TD3+BC (Fujimoto and Gu 2021, "A Minimalist Approach to Offline Reinforcement Learning",
+ * equations 3 to 5): for learning from what others stored. Returns may be of several steps, and
+ * draws prioritized (Schaul et al. 2016).
  *
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused
  * by name. Networks have actions from -1 to 1, so deviations are in halves of the distance between
@@ -38,6 +40,8 @@ typedef struct {
     float target_rate;     /* target += rate * (params - target) */
     float target_noise;    /* deviation of what smooths the target policy; negative: 0 */
     float target_noise_clip;
+    float imitation; /* alpha: what following the critic weighs beside imitation, 2.5 in the paper;
+                        0: nothing is imitated */
 
     float noise;          /* deviation of exploration; negative: 0 */
     int64_t random_steps; /* any action, each as likely, while all actors together take so many;

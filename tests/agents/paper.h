@@ -321,17 +321,20 @@ static inline int paper_critic_count(const struct study *study)
 }
 
 /* What the critics' phase should be, from its targets: of each half the mean of weighted squares.
- * Checks gradients, steps, loss, mean_q, and priorities. `old` is their vector before the step. */
+ * Checks gradients, steps, loss, mean_q, and priorities. `old` is their vector before the step;
+ * `more` has what else their gradients consist of, NULL: nothing. */
 static inline void paper_check_critics(struct study *study, const struct items *items,
                                        const float *old, const double targets[PAPER_ROWS],
-                                       double beta, double epsilon, double rate)
+                                       double beta, double epsilon, double rate,
+                                       const struct paper_net *more)
 {
     static const char *const heads[2][2] = {{"critic0.head"}, {"critic1.head"}};
     static const char *const bodies[2] = {"critic0", "critic1"};
     const double *priorities = update_of_step(&study->run, study->steps)->priorities[0];
     double loss = 0, mean_q = 0, errors[PAPER_ROWS] = {0};
     for (int i = 0; i < paper_critic_count(study); i++) {
-        struct paper_net critic = paper_critic(study, old, i), grads = paper_critic_shape;
+        struct paper_net critic = paper_critic(study, old, i);
+        struct paper_net grads = more ? more[i] : paper_critic_shape;
         for (size_t row = 0; row < PAPER_ROWS; row++) {
             struct paper_pass pass;
             double action[] = {paper_action(items, row, 0), paper_action(items, row, 1)};

@@ -251,7 +251,8 @@ static void check_step(const trp_mpo_options *options)
             next += rows[row].q[s] / SAMPLES;
         targets[row] = (double)rewards[row] + gamma_ * (double)discounts[row] * next;
     }
-    paper_check_critics(study, items, before.critics, targets, beta, priority_epsilon, critic_rate);
+    paper_check_critics(study, items, before.critics, targets, beta, priority_epsilon, critic_rate,
+                        NULL);
     improve(options, rows, duals, dduals);
     check_policy(study, items, &before, options, rows, duals, dduals);
     check_duals(study, duals, dduals);

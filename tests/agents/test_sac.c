@@ -180,10 +180,76 @@ static void check_policy(struct study *study, const struct items *items, struct 
                        "log_temperature");
 }
 
-static void check_step(bool prioritized, float fixed)
+enum { CQL_SAMPLES = 2 };
+
+/* What makes one critic think less of actions at a row's state: adds scale * (log mean exp(Q - log
+ * density) - Q of what was done) / rows to its gradient; returns the gap. */
+static double be_conservative(const struct paper_net *critic, const struct items *items, size_t row,
+                              double (*actions)[PAPER_ACTION], const double *log_probs,
+                              double scale, struct paper_net *grads)
 {
+    const float *states = items_column(items, "observation");
+    double taken[] = {paper_action(items, row, 0), paper_action(items, row, 1)};
+    double q[3 * CQL_SAMPLES], sum = 0, dq;
+    struct paper_pass pass;
+    for (size_t i = 0; i < 3 * CQL_SAMPLES; i++) {
+        q[i] = exp(paper_q(critic, states, row, actions[i], NULL) - log_probs[i]);
+        sum += q[i];
+    }
+    for (size_t i = 0; i < 3 * CQL_SAMPLES; i++) {
+        dq = scale * q[i] / sum / PAPER_ROWS;
+        paper_q(critic, states, row, actions[i], &pass);
+        paper_backward(critic, &pass, &dq, grads, NULL);
+    }
+    dq = -scale / PAPER_ROWS;
+    double gap = log(sum / (3 * CQL_SAMPLES)) - paper_q(critic, states, row, taken, &pass);
+    paper_backward(critic, &pass, &dq, grads, NULL);
+    return gap;
+}
+
+/* Equation 4 of CQL, by samples that are uniform, the policy's, and the policy's at the next state
+ * (appendix F). */
+static void find_gaps(struct study *study, const struct items *items, struct before *before,
+                      double scale, struct paper_net gaps[2])
+{
+    const float *states = items_column(items, "observation");
+    const float *next = items_column(items, "next_observation");
+    struct paper_net policy = policy_of(study, before->params);
+    struct paper_net critics[] = {paper_critic(study, before->critics, 0),
+                                  paper_critic(study, before->critics, 1)};
+    double gap = 0;
+    trp_rng rngs[3];
+    gaps[0] = gaps[1] = paper_critic_shape;
+    for (size_t kind = 0; kind < 3; kind++)
+        trp_rng_init(&rngs[kind], trp_rng_u64(&before->rng), 0);
+    for (size_t row = 0; row < PAPER_ROWS; row++) {
+        double actions[3 * CQL_SAMPLES][PAPER_ACTION], log_probs[3 * CQL_SAMPLES];
+        for (size_t i = 0; i < CQL_SAMPLES; i++) {
+            for (size_t k = 0; k < PAPER_ACTION; k++)
+                actions[i][k] = 2 * trp_rng_double(&rngs[0]) - 1;
+            log_probs[i] = -log(4);
+        }
+        for (size_t i = CQL_SAMPLES; i < 3 * CQL_SAMPLES; i++) {
+            struct drawn drawn;
+            size_t kind = i / CQL_SAMPLES;
+            draw(&policy, kind == 1 ? states : next, row, &rngs[kind], &drawn);
+            memcpy(actions[i], drawn.action, sizeof drawn.action);
+            log_probs[i] = drawn.log_prob;
+        }
+        for (size_t i = 0; i < 2; i++)
+            gap += be_conservative(&critics[i], items, row, actions, log_probs, scale, &gaps[i]) /
+                   PAPER_ROWS;
+    }
+    paper_assert_close(study_reported(study, "conservative_gap"), gap, "conservative_gap");
+}
+
+static void check_step(bool prioritized, float fixed, float conservative)
+{
+    struct paper_net gaps[2];
     trp_sac_options options = options_of(prioritized);
     options.temperature = fixed;
+    options.conservative = conservative;
+    options.conservative_samples = CQL_SAMPLES;
     struct study *study = begin(&options);
     struct items *items = items_create(&study->updater->sources[0], PAPER_ROWS);
     double targets[PAPER_ROWS];
@@ -192,7 +258,10 @@ static void check_step(bool prioritized, float fixed)
     paper_assert_close(before.temperature, fixed > 0 ? (double)fixed : begun, "temperature");
     assert_int_equal(study_step(study, &items->batch), TRP_OK);
     find_targets(study, items, &before, targets);
-    paper_check_critics(study, items, before.critics, targets, beta, epsilon, critic_rate);
+    if (conservative > 0)
+        find_gaps(study, items, &before, (double)conservative, gaps);
+    paper_check_critics(study, items, before.critics, targets, beta, epsilon, critic_rate,
+                        conservative > 0 ? gaps : NULL);
     check_policy(study, items, &before, fixed == 0);
     paper_assert_followed(study, "target_critics", before.target_critics, "critics", tau);
     forget(&before);
@@ -203,9 +272,15 @@ static void check_step(bool prioritized, float fixed)
 static void a_step_is_that_of_the_paper(void **state)
 {
     (void)state;
-    check_step(false, 0);
-    check_step(true, 0);
-    check_step(false, 0.3F);
+    check_step(false, 0, 0);
+    check_step(true, 0, 0);
+    check_step(false, 0.3F, 0);
+}
+
+static void a_conservative_step_is_that_of_cqls_paper(void **state)
+{
+    (void)state;
+    check_step(false, 0, 0.8F);
 }
 
 static void the_temperature_rises_below_the_wanted_entropy_and_falls_above_it(void **state)
@@ -439,6 +514,7 @@ int main(void)
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_that_of_the_paper),
+        cmocka_unit_test(a_conservative_step_is_that_of_cqls_paper),
         cmocka_unit_test(the_temperature_rises_below_the_wanted_entropy_and_falls_above_it),
         cmocka_unit_test(the_entropy_that_is_wanted_follows_the_action),
         cmocka_unit_test(a_fresh_run_has_targets_that_are_copies_and_critics_that_differ),

@@ -106,22 +106,32 @@ static void find_targets(const struct study *study, const struct items *items,
     assert_true(cut > 0 && beyond > 0 && first > 0 && second > 0); /* all of it counts */
 }
 
-/* Its policy follows the first critic as it is after its own phase. */
+/* Its policy follows the first critic as it is after its own phase; with `imitation` by as much as
+ * TD3+BC's equation 5 says, beside doing what was done (equation 3). */
 static void check_policy(struct study *study, const struct items *items,
-                         const struct before *before)
+                         const struct before *before, double imitation)
 {
     const float *states = items_column(items, "observation");
     struct paper_net policy = policy_of(study, before->params), grads = policy_shape;
     struct paper_net critic =
         paper_critic(study, study->run.values[paper_vector(study, "critics")], 0);
-    double loss = 0;
+    struct paper_pass passes[PAPER_ROWS], judged[PAPER_ROWS];
+    double loss = 0, size = 0;
     for (size_t row = 0; row < PAPER_ROWS; row++) {
-        struct paper_pass pass, judged;
-        double dx[PAPER_WIDTH_MAX], dq = -1.0 / PAPER_ROWS;
-        say(&policy, states, row, &pass);
-        loss -= paper_q(&critic, states, row, pass.y, &judged) / PAPER_ROWS;
-        paper_backward(&critic, &judged, &dq, NULL, dx);
-        paper_backward(&policy, &pass, dx + PAPER_STATE, &grads, NULL);
+        say(&policy, states, row, &passes[row]);
+        size += fabs(paper_q(&critic, states, row, passes[row].y, &judged[row])) / PAPER_ROWS;
+    }
+    double lambda = imitation > 0 ? imitation / size : 1;
+    for (size_t row = 0; row < PAPER_ROWS; row++) {
+        double dx[PAPER_WIDTH_MAX], dq = -lambda / PAPER_ROWS;
+        paper_backward(&critic, &judged[row], &dq, NULL, dx);
+        loss -= lambda * judged[row].y[0] / PAPER_ROWS;
+        for (size_t i = 0; i < PAPER_ACTION && imitation > 0; i++) {
+            double off = passes[row].y[i] - paper_action(items, row, i);
+            dx[PAPER_STATE + i] += 2 * off / PAPER_ACTION / PAPER_ROWS;
+            loss += off * off / PAPER_ACTION / PAPER_ROWS;
+        }
+        paper_backward(&policy, &passes[row], dx + PAPER_STATE, &grads, NULL);
     }
     paper_assert_stepped(study, "params", "body", policy_heads, before->params, &grads, rate);
     paper_assert_close(study_reported(study, "policy_loss"), loss, "policy_loss");
@@ -130,8 +140,9 @@ static void check_policy(struct study *study, const struct items *items,
 static void a_step_is_that_of_the_paper(void **state)
 {
     (void)state;
-    for (int prioritized = 0; prioritized < 2; prioritized++) {
-        trp_td3_options options = options_of(prioritized);
+    for (int kind = 0; kind < 3; kind++) {
+        trp_td3_options options = options_of(kind == 1);
+        options.imitation = kind == 2 ? 2.5F : 0;
         struct study *study = begin(&options);
         struct items *items = items_create(&study->updater->sources[0], PAPER_ROWS);
         double targets[PAPER_ROWS];
@@ -139,8 +150,9 @@ static void a_step_is_that_of_the_paper(void **state)
         struct before before = before_step(study);
         assert_int_equal(study_step(study, &items->batch), TRP_OK);
         find_targets(study, items, &before, targets);
-        paper_check_critics(study, items, before.critics, targets, beta, epsilon, critic_rate);
-        check_policy(study, items, &before);
+        paper_check_critics(study, items, before.critics, targets, beta, epsilon, critic_rate,
+                            NULL);
+        check_policy(study, items, &before, (double)options.imitation);
         paper_assert_followed(study, "target_params", before.target_params, "params", tau);
         paper_assert_followed(study, "target_critics", before.target_critics, "critics", tau);
         forget(&before);

@@ -403,6 +403,7 @@ static void td3_on_a_late_device_makes_the_bits_of_the_host(void **state)
     static const trp_td3_options rows[] = {
         {.hidden = {16}, .policy_delay = 2},
         {.hidden = {16, 8}, .policy_delay = 1, .priority_exponent = 0.6F, .target_noise = -1},
+        {.hidden = {16}, .policy_delay = 1, .imitation = 2.5F},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -419,6 +420,7 @@ static void sac_on_a_late_device_makes_the_bits_of_the_host(void **state)
     static const trp_sac_options rows[] = {
         {.hidden = {16}},
         {.hidden = {16, 8}, .temperature = 0.2F, .priority_exponent = 0.6F},
+        {.hidden = {16}, .conservative = 1, .conservative_samples = 2},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -427,6 +429,26 @@ static void sac_on_a_late_device_makes_the_bits_of_the_host(void **state)
                                          .steps = STEPS / 2,
                                          .publish_every = 7},
                          i, names);
+}
+
+static void agents_of_stored_steps_make_the_bits_of_the_host_on_a_late_device(void **state)
+{
+    const struct {
+        trp_agent agent;
+        const char *names[3];
+    } rows[] = {
+        {trp_bc(&(trp_bc_options){.hidden = {16}}), {"loss", "log_prob", "loss"}},
+        {trp_iql(&(trp_iql_options){.hidden = {16}}), {"critic_loss", "value_loss", "policy_loss"}},
+        {trp_crr(&(trp_crr_options){.hidden = {16}, .critics = 2, .target_period = 5}),
+         {"critic_loss", "mean_weight", "policy_loss"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_same_bits((struct wanted){.env = "MountainCarContinuous-v0",
+                                         .agent = rows[i].agent,
+                                         .steps = STEPS / 2,
+                                         .publish_every = 7},
+                         i, rows[i].names);
 }
 
 static void d4pg_on_a_late_device_makes_the_bits_of_the_host(void **state)
@@ -656,6 +678,7 @@ int main(void)
         cmocka_unit_test(ppo_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(td3_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(sac_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(agents_of_stored_steps_make_the_bits_of_the_host_on_a_late_device),
         cmocka_unit_test(d4pg_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(mpo_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(a_step_is_waited_for_when_the_next_one_was_put),

@@ -50,7 +50,7 @@ static void assert_evaluated(const struct scene *scene, const char *name, unsign
     char *row = last_line(scene, path);
     unsigned played;
     double mean;
-    if (sscanf(row, "%*u,%*u,%u,%lf,", &played, &mean) != 2)
+    if (sscanf(row, "%*u,%*u,%*u,%u,%lf,", &played, &mean) != 2)
         fail_msg("no evaluation in %s: %s", path, row);
     assert_int_equal(played, episodes);
     assert_float_equal(last_value(scene, node, "eval_return"), mean, 1e-6);

@@ -64,6 +64,8 @@ run 'every node that no other uses has ended' shapes_a3c.c
 for mode in processes threads; do
     grep -q 'learner/1,learner_steps,100,' shapes_a3c-$mode/metrics.csv
 done
+timeout 60 usr/bin/troupe launch bsuite.c -- ppo bandit/0 1 >bsuite.log 2>&1 &&
+    grep -q '^bandit: score 0.9' bsuite.log || { cat bsuite.log; exit 1; }
 args=(own_learner-processes/replay)
 run 'offline: done: ' offline.c
 run 'done: learner/0: 100 learner steps done' shapes_offline.c

@@ -34,22 +34,33 @@ class Case:
     steps: int  # of environments: whoever needs more has not reached it
     seconds: int  # of one seed
     peer: str = ""  # of sb3_steps.py
+    alike: str = ""  # options with which a step is as much work as there, and an end
 
 
 CASES = [
-    Case("ppo_cartpole_fused", "ppo_cartpole fused", "CartPole-v1 to 475", 500_000, 60, "ppo_cartpole"),
-    Case("ppo_cartpole", "ppo_cartpole", "CartPole-v1 to 475", 500_000, 60, "ppo_cartpole"),
-    Case("dqn_cartpole", "dqn_cartpole", "CartPole-v1 to 475", 100_000, 120, "dqn_cartpole"),
-    Case("dqn_acrobot", "dqn_acrobot", "Acrobot-v1 to -80", 100_000, 120, "dqn_acrobot"),
+    Case("ppo_cartpole_fused", "ppo_cartpole fused", "CartPole-v1 to 475", 500_000, 60, "ppo_cartpole",
+         "agent.epochs=20 agent.minibatches=1 learner.max_steps=400"),
+    Case("ppo_cartpole", "ppo_cartpole", "CartPole-v1 to 475", 500_000, 60, "ppo_cartpole",
+         "agent.epochs=20 agent.minibatches=1 actor.max_steps=100000"),
+    Case("dqn_cartpole", "dqn_cartpole", "CartPole-v1 to 475", 100_000, 120, "dqn_cartpole",
+         "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 learner.batch_size=64 agent.samples_per_insert=32 "
+         "agent.target_period=10 actor.max_steps=50000"),
+    Case("dqn_acrobot", "dqn_acrobot", "Acrobot-v1 to -80", 100_000, 120, "dqn_acrobot",
+         "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 agent.dueling=false agent.batch_size=128 "
+         "agent.samples_per_insert=128 agent.min_replay_size=100 actor.max_steps=10000"),
     Case("rainbow_acrobot", "dqn_acrobot rainbow", "Acrobot-v1 to -80", 100_000, 240),
-    Case("qrdqn_mountaincar", "qrdqn_mountaincar", "MountainCar-v0 to -110", 120_000, 120, "qrdqn_mountaincar"),
+    Case("qrdqn_mountaincar", "qrdqn_mountaincar", "MountainCar-v0 to -110", 120_000, 120, "qrdqn_mountaincar",
+         "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 agent.batch_size=128 "
+         "agent.samples_per_insert=64 agent.min_replay_size=100 actor.max_steps=10000"),
     Case("impala_cartpole_1", "impala_cartpole 1", "CartPole-v1 to 475", 5_000_000, 60),
     Case("impala_cartpole_2", "impala_cartpole 2", "CartPole-v1 to 475", 5_000_000, 60),
     Case("impala_cartpole_4", "impala_cartpole 4", "CartPole-v1 to 475", 5_000_000, 60),
     Case("impala_catch", "impala_cartpole Catch", "Catch to 0.95", 5_000_000, 60),
     Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
-    Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum"),
-    Case("td3_pendulum", "td3_pendulum", "Pendulum-v1 to -170", 20_000, 120, "td3_pendulum"),
+    Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum",
+         "agent.hidden=256,256 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 actor.max_steps=10000"),
+    Case("td3_pendulum", "td3_pendulum", "Pendulum-v1 to -170", 20_000, 120, "td3_pendulum",
+         "agent.hidden=400,300 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 actor.max_steps=10000"),
     Case("mpo_pendulum", "mpo_pendulum", "Pendulum-v1 to -200", 30_000, 120),
     Case("d4pg_pendulum", "d4pg_pendulum", "Pendulum-v1 to -200", 30_000, 120, "ddpg_pendulum"),
     Case("offline_td3_bc", "offline_pendulum", "Pendulum-v1 to -200, offline", 1, 120),
@@ -126,6 +137,20 @@ def run_seed(case, seed, options, run_dir):
     return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds)
 
 
+def rate_alike(case, options, run_dir):
+    """Steps/s with the peer's network, batch and updates, from the start of the program to its end; 0: it failed."""
+    program, *words = case.words.split()
+    sets = case.alike.split() + ["evaluator.target_return=0", "evaluator.episodes=1"]
+    command = [options.bin / program, "--seed=1", f"--run-dir={run_dir}", *(f"--set={word}" for word in sets), "--", *words]
+    shutil.rmtree(run_dir, ignore_errors=True)
+    start = monotonic()
+    with open(run_dir.with_suffix(".log"), "w") as log:
+        status, _ = call(command, 300, stdout=log, stderr=log)
+    rate = steps_done(run_dir) / (monotonic() - start)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return rate if status == 0 else 0.0
+
+
 def peer_of(case, options):
     """Steps/s and the steps of the published result; zeros without a peer."""
     python = options.peer / "sb3" / "bin" / "python" if options.peer and case.peer else None
@@ -184,7 +209,9 @@ def run_case(case, options, base):
     row(case, "steps to it, median", statistics.median(run.steps for run in reached), "steps")
     row(case, "time to it, median", statistics.median(run.seconds for run in reached), "s",
         peer=published / rate if rate else 0.0)
-    row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s", peer=rate)
+    row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s")
+    if rate and case.alike:
+        row(case, "speed with the peer's sizes", rate_alike(case, options, base / case.name / "alike"), "steps/s", peer=rate)
 
 
 def main():

@@ -281,6 +281,12 @@ trp_status trp_update_reduce(const trp_update *update, size_t vector)
     return TRP_OK;
 }
 
+/* A number that is none has a sign, which says nothing. */
+static double without_sign(double number)
+{
+    return isnan(number) ? fabs(number) : number;
+}
+
 /* What became of the last phase of `vector` in that step. */
 static trp_status settle(struct trp_update_run *run, struct vector *vector, uint64_t step,
                          const trp_phases *phases)
@@ -288,12 +294,13 @@ static trp_status settle(struct trp_update_run *run, struct vector *vector, uint
     size_t count = vector->spec->count;
     if (phases->refused && phases->place == count)
         return trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g", vector->watched_name,
-                        step, (double)phases->value);
+                        step, without_sign((double)phases->value));
     if (phases->refused)
         return trp_fail(TRP_INTERNAL,
                         "the gradient of '%s' is not finite in step %" PRIu64 ": number %" PRIu64
                         " of %zu is %g",
-                        vector->spec->name, step, phases->place, count, (double)phases->value);
+                        vector->spec->name, step, phases->place, count,
+                        without_sign((double)phases->value));
     run->left_out += phases->left_out - vector->left_out;
     vector->left_out = phases->left_out;
     update_report(run, vector->norm_name, sqrt(phases->norm2));

@@ -44,7 +44,7 @@ static const trp_option sac_rows[] = {
     ROW(conservative, .max = 1e6, .fixed = true,
         .help = "CQL: what critics are made to think less of actions that nobody did; 0: SAC"),
     ROW(conservative_samples, .fallback = "10", .min = 1, .max = 1024, .unit = "actions",
-        .needs = "conservative", .fixed = true,
+        .fixed = true,
         .help = "of each kind at a state: uniform, the policy's there, the policy's at the next"),
     ROW(random_steps, .fallback = "10000", .max = 1e15, .negative_is_zero = true,
         .unit = "actor steps",

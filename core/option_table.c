@@ -421,7 +421,7 @@ static bool needs_are_met(const trp_option_table *table, const char *needs, cons
 {
     char *name = xasprintf("%.*s", (int)strcspn(needs, "="), needs);
     const trp_option *other = option_find(table, name);
-    assert(other && "an option needs another one of its table");
+    assert(other && needs[strlen(name)] == '=' && "an option needs a value of one of its table");
     char *value = option_value(other, options);
     bool met = is_alternative(needs + strlen(name) + 1, value);
     free(value);

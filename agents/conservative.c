@@ -9,7 +9,7 @@ enum { KINDS = 3 };
 
 uint32_t conservative_rows(uint32_t samples)
 {
-    return samples > 0 ? KINDS * samples : 1;
+    return KINDS * samples;
 }
 
 trp_status conservative_create(struct conservative *conservative, const struct critics *critics,

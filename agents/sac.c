@@ -78,66 +78,56 @@ trp_sac_options sac_options(const trp_agent *agent)
     return options;
 }
 
-struct control sac_control(const trp_sac_options *options)
+struct control_agent sac_parts(const trp_sac_options *options)
 {
-    return (struct control){.who = "sac",
-                            .kind = CONTROL_SQUASHED,
-                            .hidden = {options->hidden, options->activation, false},
-                            .precision = options->precision,
-                            .random_steps = options->random_steps};
-}
-
-struct critics_options sac_critics(const trp_sac_options *options)
-{
-    return (struct critics_options){.who = "sac",
-                                    .count = 2,
-                                    .outputs = 1,
-                                    .hidden = {options->hidden, options->activation, false},
-                                    .precision = options->precision};
-}
-
-struct transitions sac_transitions(const trp_sac_options *options)
-{
-    return (struct transitions){options->n_step,
-                                options->discount,
-                                {options->replay_size, options->min_replay_size,
-                                 options->samples_per_insert, options->insert_tolerance,
-                                 options->priority_exponent}};
+    struct torso_hidden hidden = {.hidden = options->hidden, .activation = options->activation};
+    return (struct control_agent){
+        .control = {.who = "sac",
+                    .kind = CONTROL_SQUASHED,
+                    .hidden = hidden,
+                    .precision = options->precision,
+                    .random_steps = options->random_steps},
+        .critics = {.who = "sac",
+                    .count = 2,
+                    .outputs = 1,
+                    .hidden = hidden,
+                    .precision = options->precision},
+        .transitions = {options->n_step,
+                        options->discount,
+                        {options->replay_size, options->min_replay_size,
+                         options->samples_per_insert, options->insert_tolerance,
+                         options->priority_exponent}}};
 }
 
 static trp_status sac_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_sac_options options = sac_options(agent);
-    struct transitions transitions = sac_transitions(&options);
-    struct control control = sac_control(&options);
-    struct critics_options critics = sac_critics(&options);
-    TRP_TRY(control_check(&control, env));
-    TRP_TRY(critics_check(&critics, env));
-    return replayed_check(&transitions.replayed, "sac");
+    struct control_agent parts = sac_parts(&options);
+    return control_agent_check(&parts, env);
 }
 
 static trp_status sac_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
 {
     trp_sac_options options = sac_options(agent);
-    struct transitions transitions = sac_transitions(&options);
-    return transitions_tables(&transitions, env, NULL, list);
+    struct control_agent parts = sac_parts(&options);
+    return transitions_tables(&parts.transitions, env, NULL, list);
 }
 
 static trp_status sac_policy(const trp_agent *agent, const trp_env_spec *env,
                              const trp_policy_options *place, trp_policy **out)
 {
     trp_sac_options options = sac_options(agent);
-    struct control control = sac_control(&options);
-    return control_policy_create(&control, env, place, out);
+    struct control_agent parts = sac_parts(&options);
+    return control_policy_create(&parts.control, env, place, out);
 }
 
 static trp_status sac_adder(const trp_agent *agent, const trp_adder_options *options,
                             trp_adder **out)
 {
     trp_sac_options sac = sac_options(agent);
-    struct transitions transitions = sac_transitions(&sac);
-    return transitions_adder(&transitions, options, out);
+    struct control_agent parts = sac_parts(&sac);
+    return transitions_adder(&parts.transitions, options, out);
 }
 
 static const trp_agent_impl sac_impl = {

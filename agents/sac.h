@@ -4,19 +4,15 @@
 #define TRP_AGENTS_SAC_H
 
 #include <troupe/sac.h>
-#include "control.h"
-#include "critics.h"
-#include "transitions.h"
+#include "control_agent.h"
 
 extern const trp_option_table sac_option_table;
 
 /* The options inside an agent, defaults filled in: numbers mean themselves, 0 included. */
 trp_sac_options sac_options(const trp_agent *agent);
 
-/* Its networks, which borrow the options, and its items. */
-struct control sac_control(const trp_sac_options *options);
-struct critics_options sac_critics(const trp_sac_options *options);
-struct transitions sac_transitions(const trp_sac_options *options);
+/* Its networks and items, which borrow the options. */
+struct control_agent sac_parts(const trp_sac_options *options);
 
 TRP_MUST_USE trp_status sac_updater_create(const trp_agent *agent, const trp_env_spec *env,
                                            const trp_updater_options *options, trp_updater **out);

@@ -6,17 +6,16 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "conservative.h"
-#include "control_batch.h"
+#include "control_learner.h"
 #include "core/alloc.h"
 #include "critic_loss.h"
 #include "options.h"
 #include "squashed.h"
-#include "target.h"
 
-enum { PARAMS, CRITICS, TARGET_CRITICS, LOG_TEMPERATURE, VECTORS };
+/* Behind those of a learner without a target policy. */
+enum { LOG_TEMPERATURE = CONTROL_TARGET_PARAMS };
 
 struct sac_numbers {
     struct critic_numbers critics;
@@ -26,17 +25,12 @@ struct sac_numbers {
 };
 
 struct sac_updater {
-    trp_updater base;
+    struct control_learner learner;
     trp_sac_options options;
     float target_entropy;
-    trp_net_spec spec; /* of the policy */
-    trp_net *policy;
-    trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
-    struct critics critics;
     struct conservative conservative;
-    struct control_batch batch;
     struct sac_numbers turns[2]; /* of the last step and the one before, on the host */
-    struct room room;            /* that what follows lies in: */
+    /* Of the learner's room: */
     struct squashed drawn;
     float *targets; /* [rows] */
     struct sac_numbers *numbers;
@@ -98,41 +92,27 @@ static void entropy_on(trp_queue *queue, const struct entropy_job *job)
 static trp_net_rows draw_now(struct sac_updater *updater, const trp_update *update,
                              const float *states)
 {
-    updater->drawn.rows = updater->batch.rows;
-    trp_net_rows rows = {.rows = updater->batch.rows,
-                         .queue = update->queue,
-                         .inputs = {states},
-                         .outputs = {updater->drawn.mean, updater->drawn.log_std}};
-    trp_net_forward(updater->policy, update->vectors[PARAMS], &rows);
-    squashed_draw_on(update->queue, &updater->drawn, trp_rng_u64(update->rng));
-    return rows;
-}
-
-/* Of states and actions by the critics of a vector, into critics.values. */
-static struct critics_pass judge_now(struct sac_updater *updater, const trp_update *update,
-                                     size_t vector, const float *states, const float *actions)
-{
-    struct critics_pass pass = {.queue = update->queue,
-                                .params = update->vectors[vector],
-                                .rows = updater->batch.rows,
-                                .states = states,
-                                .actions = actions,
-                                .values = updater->critics.values};
-    critics_forward(&updater->critics, &pass);
-    return pass;
+    struct squashed *drawn = &updater->drawn;
+    drawn->rows = updater->learner.batch.rows;
+    trp_net_rows said = control_learner_say(&updater->learner, update, CONTROL_PARAMS, states,
+                                            (float *const[]){drawn->mean, drawn->log_std});
+    squashed_draw_on(update->queue, drawn, trp_rng_u64(update->rng));
+    return said;
 }
 
 static void soft_targets(struct sac_updater *updater, const trp_update *update)
 {
-    const struct control_batch *batch = &updater->batch;
+    struct control_learner *learner = &updater->learner;
+    const struct control_batch *batch = &learner->batch;
     draw_now(updater, update, batch->next_states);
-    judge_now(updater, update, TARGET_CRITICS, batch->next_states, updater->drawn.actions);
+    control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states,
+                          updater->drawn.actions);
     critic_targets_on(update->queue, &(struct critic_targets_job){
                                          .batch = {.rows = batch->rows,
                                                    .rewards = batch->rewards,
                                                    .discounts = batch->discounts,
-                                                   .next_q = updater->critics.values[0],
-                                                   .next_q2 = updater->critics.values[1],
+                                                   .next_q = learner->critics.values[0],
+                                                   .next_q2 = learner->critics.values[1],
                                                    .next_log_probs = updater->drawn.log_probs},
                                          .log_temperature = update->vectors[LOG_TEMPERATURE],
                                          .targets = updater->targets});
@@ -140,36 +120,37 @@ static void soft_targets(struct sac_updater *updater, const trp_update *update)
 
 static trp_status learn_soft_policy(struct sac_updater *updater, const trp_update *update)
 {
+    struct control_learner *learner = &updater->learner;
     const struct squashed *drawn = &updater->drawn;
-    const float *states = updater->batch.states;
-    trp_net_rows rows = draw_now(updater, update, states);
-    struct critics_pass pass = judge_now(updater, update, CRITICS, states, drawn->actions);
-    bool learned = updater->base.vectors[LOG_TEMPERATURE].learned;
+    const float *states = learner->batch.states;
+    const float *const grads[] = {drawn->mean, drawn->log_std};
+    trp_net_rows said = draw_now(updater, update, states);
+    struct critics_pass pass =
+        control_learner_judge(learner, update, CONTROL_CRITICS, states, drawn->actions);
     entropy_on(
         update->queue,
         &(struct entropy_job){.rows = drawn->rows,
-                              .values = {updater->critics.values[0], updater->critics.values[1]},
+                              .values = {learner->critics.values[0], learner->critics.values[1]},
                               .log_probs = drawn->log_probs,
                               .log_temperature = update->vectors[LOG_TEMPERATURE],
                               .dlog_temperature = update->grads[LOG_TEMPERATURE],
                               .target_entropy = updater->target_entropy,
                               .numbers = updater->numbers});
-    squashed_backward_on(update->queue, drawn, critics_backward_actions(&updater->critics, &pass));
-    trp_net_backward(updater->policy, update->vectors[PARAMS], &rows,
-                     &(trp_net_grads){.outputs = {drawn->mean, drawn->log_std},
-                                      .params = update->grads[PARAMS]});
-    trp_update_watch(update, PARAMS, &updater->numbers->policy.loss, "policy loss");
-    TRP_TRY(trp_update_apply(update, PARAMS));
-    return learned ? trp_update_apply(update, LOG_TEMPERATURE) : TRP_OK;
+    squashed_backward_on(update->queue, drawn, critics_backward_actions(&learner->critics, &pass));
+    TRP_TRY(control_learner_follow(learner, update, &said, grads, &updater->numbers->policy.loss));
+    return learner->base.vectors[LOG_TEMPERATURE].learned
+               ? trp_update_apply(update, LOG_TEMPERATURE)
+               : TRP_OK;
 }
 
 static void be_conservative(struct sac_updater *updater, const trp_update *update)
 {
-    conservative_add(&updater->conservative, &updater->critics, &updater->batch, update, CRITICS,
-                     &(struct conservative_policy){updater->policy, update->vectors[PARAMS]});
+    struct control_learner *learner = &updater->learner;
+    conservative_add(
+        &updater->conservative, &learner->critics, &learner->batch, update, CONTROL_CRITICS,
+        &(struct conservative_policy){learner->policy, update->vectors[CONTROL_PARAMS]});
     trp_queue_copy(update->queue, &updater->numbers->conservative, updater->conservative.numbers,
                    sizeof updater->numbers->conservative);
-    trp_update_watch(update, CRITICS, &updater->numbers->conservative.loss, "conservative loss");
 }
 
 static trp_status sac_collect(trp_updater *base, const trp_update *update)
@@ -183,7 +164,7 @@ static trp_status sac_collect(trp_updater *base, const trp_update *update)
     trp_update_report(update, "temperature", (double)numbers->temperature);
     if (updater->options.conservative > 0)
         trp_update_report(update, "conservative_gap", (double)numbers->conservative.gap);
-    control_batch_collect(&updater->batch, update);
+    control_batch_collect(&updater->learner.batch, update);
     return TRP_OK;
 }
 
@@ -191,15 +172,15 @@ static trp_status sac_step(trp_updater *base, const trp_update *update)
 {
     struct sac_updater *updater = (struct sac_updater *)base;
     struct target_rule target = {.rate = updater->options.target_rate};
-    control_batch_take(&updater->batch, update);
+    control_batch_take(&updater->learner.batch, update);
     soft_targets(updater, update);
     if (updater->options.conservative > 0)
         be_conservative(updater, update);
-    TRP_TRY(critics_learn(&updater->critics, update, CRITICS, &updater->batch, updater->targets,
-                          &updater->numbers->critics));
+    TRP_TRY(critics_learn(&updater->learner.critics, update, CONTROL_CRITICS,
+                          &updater->learner.batch, updater->targets, &updater->numbers->critics));
     TRP_TRY(learn_soft_policy(updater, update));
-    target_follow(&target, update, TARGET_CRITICS, CRITICS, base->vectors[CRITICS].count);
-    control_batch_leave(&updater->batch, update);
+    control_learner_target(&updater->learner, &target, update);
+    control_batch_leave(&updater->learner.batch, update);
     trp_queue_copy(update->queue, &updater->turns[update->step % 2], updater->numbers,
                    sizeof *updater->numbers);
     return base->impl->collect ? TRP_OK : sac_collect(base, update);
@@ -211,65 +192,27 @@ static void sac_init(trp_updater *base, trp_rng *rng, float *const *vectors)
 {
     const struct sac_updater *updater = (const struct sac_updater *)base;
     const trp_sac_options *options = &updater->options;
-    float temperature =
-        options->temperature > 0 ? options->temperature : options->initial_temperature;
-    trp_net_init(&updater->spec, rng, vectors[PARAMS]);
-    critics_init(&updater->critics, rng, vectors[CRITICS]);
-    memcpy(vectors[TARGET_CRITICS], vectors[CRITICS], base->vectors[CRITICS].count * sizeof(float));
-    vectors[LOG_TEMPERATURE][0] = logf(temperature);
+    control_learner_init(&updater->learner, rng, vectors);
+    vectors[LOG_TEMPERATURE][0] =
+        logf(options->temperature > 0 ? options->temperature : options->initial_temperature);
 }
 
-static void sac_destroy(trp_updater *base)
-{
-    struct sac_updater *updater = (struct sac_updater *)base;
-    trp_net_destroy(updater->policy);
-    critics_cleanup(&updater->critics);
-    control_batch_cleanup(&updater->batch);
-    room_free(&updater->room);
-    free(updater);
-}
-
-/* A host has done everything when a step returns. */
-static const trp_updater_impl host_impl = {
-    .init = sac_init, .step = sac_step, .destroy = sac_destroy};
-
-static const trp_updater_impl device_impl = {
-    .init = sac_init, .step = sac_step, .collect = sac_collect, .destroy = sac_destroy};
-
-static void declare_sac_vectors(struct sac_updater *updater)
+static void declare_temperature(struct sac_updater *updater)
 {
     const trp_sac_options *options = &updater->options;
-    trp_vector_spec *vectors = updater->base.vectors;
-    trp_optimizer adam = {.learning_rate = option_itself((double)options->learning_rate),
-                          .max_norm = (double)options->max_gradient_norm};
-    vectors[PARAMS] =
-        (trp_vector_spec){.name = "params",
-                          .count = trp_net_param_count(&updater->spec),
-                          .learned = true,
-                          .optimizer = adam,
-                          .tensors = updater->tensors,
-                          .tensor_count = trp_net_tensors(&updater->spec, updater->tensors)};
-    vectors[CRITICS] = critics_vector(&updater->critics, "critics");
-    vectors[CRITICS].learned = true;
-    vectors[CRITICS].optimizer = adam;
-    vectors[CRITICS].optimizer.learning_rate = option_itself((double)options->critic_learning_rate);
-    vectors[TARGET_CRITICS] =
-        (trp_vector_spec){.name = "target_critics", .count = vectors[CRITICS].count};
-    vectors[LOG_TEMPERATURE] = (trp_vector_spec){
+    updater->learner.base.vectors[LOG_TEMPERATURE] = (trp_vector_spec){
         .name = "log_temperature",
         .count = 1,
         .learned = options->temperature == 0,
         .optimizer = {.learning_rate = option_itself((double)options->temperature_learning_rate)}};
-    updater->base.vector_count = VECTORS;
+    updater->learner.base.vector_count = LOG_TEMPERATURE + 1;
 }
 
-static trp_status make_soft_networks(struct sac_updater *updater, const trp_env_spec *env)
+static trp_status take_room_of_draws(struct sac_updater *updater, uint32_t rows)
 {
-    uint32_t rows = updater->base.sources[0].batch_size, size = (uint32_t)env->action_count;
-    struct critics_options critics = sac_critics(&updater->options);
     struct squashed *drawn = &updater->drawn;
-    size_t floats = rows * sizeof(float), numbers = floats * size;
-    drawn->size = size;
+    drawn->size = updater->learner.batch.box.size;
+    size_t floats = rows * sizeof(float), numbers = floats * drawn->size;
     const struct {
         void *memory; /* of a pointer */
         size_t bytes;
@@ -281,55 +224,60 @@ static trp_status make_soft_networks(struct sac_updater *updater, const trp_env_
                   {&updater->targets, floats},
                   {&updater->numbers, sizeof *updater->numbers}};
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
-        TRP_TRY(room_add(&updater->room, pieces[i].bytes, pieces[i].memory));
-    TRP_TRY(control_batch_create(&updater->batch, env, rows, &updater->room));
-    uint32_t samples = updater->conservative.samples;
-    TRP_TRY(critics_create(&updater->critics, &critics, env, rows * conservative_rows(samples),
-                           &updater->room));
-    if (samples > 0)
-        TRP_TRY(conservative_create(&updater->conservative, &updater->critics, env, rows,
-                                    &updater->room));
-    return trp_net_create(&updater->policy,
-                          &(trp_net_options){.spec = &updater->spec,
-                                             .batch = rows,
-                                             .device = updater->base.device,
-                                             .precision = updater->options.precision});
+        TRP_TRY(room_add(&updater->learner.room, pieces[i].bytes, pieces[i].memory));
+    return TRP_OK;
+}
+
+static void sac_destroy(trp_updater *base)
+{
+    struct sac_updater *updater = (struct sac_updater *)base;
+    control_learner_cleanup(&updater->learner);
+    free(updater);
+}
+
+static trp_status make_soft(struct sac_updater *updater, const trp_env_spec *env,
+                            const trp_updater_options *place)
+{
+    static const trp_updater_impl impl = {
+        .init = sac_init, .step = sac_step, .collect = sac_collect, .destroy = sac_destroy};
+    const trp_sac_options *options = &updater->options;
+    struct control_learner *learner = &updater->learner;
+    float wanted = options->target_entropy;
+    uint32_t samples = options->conservative > 0 ? options->conservative_samples : 0;
+    updater->target_entropy = wanted < 0 || wanted > 0 ? wanted : -(float)env->action_count;
+    updater->conservative =
+        (struct conservative){.scale = options->conservative, .samples = samples};
+    TRP_TRY(control_learner_create(
+        learner, &impl,
+        &(struct control_learner_options){.agent = sac_parts(options),
+                                          .one_policy = true,
+                                          .samples = samples > 0 ? conservative_rows(samples) : 1,
+                                          .batch_size = options->batch_size,
+                                          .learning_rate = options->learning_rate,
+                                          .critic_learning_rate = options->critic_learning_rate,
+                                          .max_gradient_norm = options->max_gradient_norm,
+                                          .importance_exponent = options->importance_exponent,
+                                          .priority_epsilon = options->priority_epsilon},
+        env, place));
+    uint32_t rows = learner->base.sources[0].batch_size;
+    declare_temperature(updater);
+    TRP_TRY(take_room_of_draws(updater, rows));
+    return samples > 0 ? conservative_create(&updater->conservative, &learner->critics, env, rows,
+                                             &learner->room)
+                       : TRP_OK;
 }
 
 trp_status sac_updater_create(const trp_agent *agent, const trp_env_spec *env,
                               const trp_updater_options *options, trp_updater **out)
 {
     *out = NULL;
-    trp_device *device = options->device;
-    if (!device)
-        TRP_TRY(trp_device_find(&device, NULL));
     struct sac_updater *updater = xcalloc(1, sizeof *updater);
-    const trp_sac_options *own = &updater->options;
-    updater->base.impl = trp_device_is_host(device) ? &host_impl : &device_impl;
-    updater->base.device = device;
-    updater->room.device = device;
     updater->options = sac_options(agent);
-    updater->target_entropy = own->target_entropy < 0 || own->target_entropy > 0
-                                  ? own->target_entropy
-                                  : -(float)env->action_count;
-    if (own->conservative > 0)
-        updater->conservative =
-            (struct conservative){.scale = own->conservative, .samples = own->conservative_samples};
-    updater->batch.discount = own->discount;
-    updater->batch.importance_exponent = own->importance_exponent;
-    updater->batch.priority_epsilon = own->priority_epsilon;
-    struct control control = sac_control(own);
-    struct transitions transitions = sac_transitions(own);
-    updater->spec = control_spec(&control, env);
-    updater->base.source_count = 1;
-    updater->base.sources[0] = transitions_source(
-        &transitions, env, NULL, options->batch_size ? options->batch_size : own->batch_size);
-    trp_status status = make_soft_networks(updater, env);
+    trp_status status = make_soft(updater, env, options);
     if (status != TRP_OK) {
-        trp_updater_destroy(&updater->base);
+        trp_updater_destroy(&updater->learner.base);
         return status;
     }
-    declare_sac_vectors(updater);
-    *out = &updater->base;
+    *out = &updater->learner.base;
     return TRP_OK;
 }

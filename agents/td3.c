@@ -76,67 +76,57 @@ trp_td3_options td3_options(const trp_agent *agent)
     return options;
 }
 
-struct control td3_control(const trp_td3_options *options)
+struct control_agent td3_parts(const trp_td3_options *options)
 {
-    return (struct control){.who = "td3",
-                            .kind = CONTROL_DETERMINISTIC,
-                            .hidden = {options->hidden, options->activation, false},
-                            .precision = options->precision,
-                            .noise = options->noise,
-                            .random_steps = options->random_steps};
-}
-
-struct critics_options td3_critics(const trp_td3_options *options)
-{
-    return (struct critics_options){.who = "td3",
-                                    .count = 2,
-                                    .outputs = 1,
-                                    .hidden = {options->hidden, options->activation, false},
-                                    .precision = options->precision};
-}
-
-struct transitions td3_transitions(const trp_td3_options *options)
-{
-    return (struct transitions){options->n_step,
-                                options->discount,
-                                {options->replay_size, options->min_replay_size,
-                                 options->samples_per_insert, options->insert_tolerance,
-                                 options->priority_exponent}};
+    struct torso_hidden hidden = {.hidden = options->hidden, .activation = options->activation};
+    return (struct control_agent){
+        .control = {.who = "td3",
+                    .kind = CONTROL_DETERMINISTIC,
+                    .hidden = hidden,
+                    .precision = options->precision,
+                    .noise = options->noise,
+                    .random_steps = options->random_steps},
+        .critics = {.who = "td3",
+                    .count = 2,
+                    .outputs = 1,
+                    .hidden = hidden,
+                    .precision = options->precision},
+        .transitions = {options->n_step,
+                        options->discount,
+                        {options->replay_size, options->min_replay_size,
+                         options->samples_per_insert, options->insert_tolerance,
+                         options->priority_exponent}}};
 }
 
 static trp_status td3_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_td3_options options = td3_options(agent);
-    struct transitions transitions = td3_transitions(&options);
-    struct control control = td3_control(&options);
-    struct critics_options critics = td3_critics(&options);
-    TRP_TRY(control_check(&control, env));
-    TRP_TRY(critics_check(&critics, env));
-    return replayed_check(&transitions.replayed, "td3");
+    struct control_agent parts = td3_parts(&options);
+    return control_agent_check(&parts, env);
 }
 
 static trp_status td3_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
 {
     trp_td3_options options = td3_options(agent);
-    struct transitions transitions = td3_transitions(&options);
-    return transitions_tables(&transitions, env, NULL, list);
+    struct control_agent parts = td3_parts(&options);
+    return transitions_tables(&parts.transitions, env, NULL, list);
 }
 
 static trp_status td3_policy(const trp_agent *agent, const trp_env_spec *env,
                              const trp_policy_options *place, trp_policy **out)
 {
     trp_td3_options options = td3_options(agent);
-    struct control control = td3_control(&options);
-    return control_policy_create(&control, env, place, out);
+    struct control_agent parts = td3_parts(&options);
+    return control_policy_create(&parts.control, env, place, out);
 }
 
 static trp_status td3_adder(const trp_agent *agent, const trp_adder_options *options,
                             trp_adder **out)
 {
     trp_td3_options td3 = td3_options(agent);
-    struct transitions transitions = td3_transitions(&td3);
-    return transitions_adder(&transitions, options, out);
+    struct control_agent parts = td3_parts(&td3);
+    return transitions_adder(&parts.transitions, options, out);
 }
 
 static const trp_agent_impl td3_impl = {

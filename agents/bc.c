@@ -44,13 +44,13 @@ static trp_bc_options bc_options(const trp_agent *agent)
     return options;
 }
 
-static struct offline bc_offline(const trp_bc_options *options)
+static struct control_agent bc_parts(const trp_bc_options *options)
 {
-    return (struct offline){.who = "bc",
-                            .hidden = options->hidden,
-                            .activation = options->activation,
-                            .precision = options->precision,
-                            .discount = 1};
+    return offline_parts(&(struct offline){.who = "bc",
+                                           .hidden = options->hidden,
+                                           .activation = options->activation,
+                                           .precision = options->precision,
+                                           .discount = 1});
 }
 
 /* ---- the update ------------------------------------------------------------------------------ */
@@ -112,11 +112,10 @@ static trp_status make_clone(struct bc_updater *updater, const trp_bc_options *o
 {
     static const trp_updater_impl impl = {
         .init = bc_init, .step = bc_step, .collect = bc_collect, .destroy = bc_destroy};
-    struct offline offline = bc_offline(options);
     struct control_learner *learner = &updater->learner;
     TRP_TRY(control_learner_create(
         learner, &impl,
-        &(struct control_learner_options){.agent = offline_parts(&offline),
+        &(struct control_learner_options){.agent = bc_parts(options),
                                           .batch_size = options->batch_size,
                                           .learning_rate = options->learning_rate},
         env, place));
@@ -147,32 +146,32 @@ static trp_status bc_updater_create(const trp_agent *agent, const trp_env_spec *
 static trp_status bc_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_bc_options options = bc_options(agent);
-    struct offline offline = bc_offline(&options);
-    return offline_check(&offline, env);
+    struct control_agent parts = bc_parts(&options);
+    return control_agent_check(&parts, env);
 }
 
 static trp_status bc_tables(const trp_agent *agent, const trp_env_spec *env,
                             trp_agent_table_list *list)
 {
     trp_bc_options options = bc_options(agent);
-    struct offline offline = bc_offline(&options);
-    return offline_tables(&offline, env, list);
+    struct control_agent parts = bc_parts(&options);
+    return transitions_tables(&parts.transitions, env, NULL, list);
 }
 
 static trp_status bc_policy(const trp_agent *agent, const trp_env_spec *env,
                             const trp_policy_options *place, trp_policy **out)
 {
     trp_bc_options options = bc_options(agent);
-    struct offline offline = bc_offline(&options);
-    return offline_policy(&offline, env, place, out);
+    struct control_agent parts = bc_parts(&options);
+    return control_policy_create(&parts.control, env, place, out);
 }
 
 static trp_status bc_adder(const trp_agent *agent, const trp_adder_options *options,
                            trp_adder **out)
 {
     trp_bc_options bc = bc_options(agent);
-    struct offline offline = bc_offline(&bc);
-    return offline_adder(&offline, options, out);
+    struct control_agent parts = bc_parts(&bc);
+    return transitions_adder(&parts.transitions, options, out);
 }
 
 static const trp_agent_impl bc_impl = {

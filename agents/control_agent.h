@@ -1,5 +1,4 @@
-/* What an agent of continuous actions that learns critics consists of: a policy, critics and items.
- */
+/* What an agent of continuous actions consists of: a policy, items, and critics if it has any. */
 #ifndef TRP_AGENTS_CONTROL_AGENT_H
 #define TRP_AGENTS_CONTROL_AGENT_H
 

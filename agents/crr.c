@@ -53,45 +53,45 @@ trp_crr_options crr_options(const trp_agent *agent)
     return options;
 }
 
-struct offline crr_offline(const trp_crr_options *options)
+struct control_agent crr_parts(const trp_crr_options *options)
 {
-    return (struct offline){.who = "crr",
-                            .hidden = options->hidden,
-                            .activation = options->activation,
-                            .precision = options->precision,
-                            .critics = options->critics,
-                            .discount = options->discount};
+    return offline_parts(&(struct offline){.who = "crr",
+                                           .hidden = options->hidden,
+                                           .activation = options->activation,
+                                           .precision = options->precision,
+                                           .critics = options->critics,
+                                           .discount = options->discount});
 }
 
 static trp_status crr_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_crr_options options = crr_options(agent);
-    struct offline offline = crr_offline(&options);
-    return offline_check(&offline, env);
+    struct control_agent parts = crr_parts(&options);
+    return control_agent_check(&parts, env);
 }
 
 static trp_status crr_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
 {
     trp_crr_options options = crr_options(agent);
-    struct offline offline = crr_offline(&options);
-    return offline_tables(&offline, env, list);
+    struct control_agent parts = crr_parts(&options);
+    return transitions_tables(&parts.transitions, env, NULL, list);
 }
 
 static trp_status crr_policy(const trp_agent *agent, const trp_env_spec *env,
                              const trp_policy_options *place, trp_policy **out)
 {
     trp_crr_options options = crr_options(agent);
-    struct offline offline = crr_offline(&options);
-    return offline_policy(&offline, env, place, out);
+    struct control_agent parts = crr_parts(&options);
+    return control_policy_create(&parts.control, env, place, out);
 }
 
 static trp_status crr_adder(const trp_agent *agent, const trp_adder_options *options,
                             trp_adder **out)
 {
     trp_crr_options crr = crr_options(agent);
-    struct offline offline = crr_offline(&crr);
-    return offline_adder(&offline, options, out);
+    struct control_agent parts = crr_parts(&crr);
+    return transitions_adder(&parts.transitions, options, out);
 }
 
 static const trp_agent_impl crr_impl = {

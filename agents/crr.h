@@ -10,7 +10,7 @@
 trp_crr_options crr_options(const trp_agent *agent);
 
 /* Its networks and items, which borrow the options. */
-struct offline crr_offline(const trp_crr_options *options);
+struct control_agent crr_parts(const trp_crr_options *options);
 
 TRP_MUST_USE trp_status crr_updater_create(const trp_agent *agent, const trp_env_spec *env,
                                            const trp_updater_options *options, trp_updater **out);

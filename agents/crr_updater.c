@@ -202,11 +202,10 @@ static trp_status make_regressed(struct crr_updater *updater, const trp_env_spec
     static const trp_updater_impl impl = {
         .init = crr_init, .step = crr_step, .collect = crr_collect, .destroy = crr_destroy};
     const trp_crr_options *options = &updater->options;
-    struct offline offline = crr_offline(options);
     struct control_learner *learner = &updater->learner;
     TRP_TRY(control_learner_create(
         learner, &impl,
-        &(struct control_learner_options){.agent = offline_parts(&offline),
+        &(struct control_learner_options){.agent = crr_parts(options),
                                           .samples = options->samples,
                                           .batch_size = options->batch_size,
                                           .learning_rate = options->learning_rate,

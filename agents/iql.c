@@ -46,45 +46,45 @@ trp_iql_options iql_options(const trp_agent *agent)
     return options;
 }
 
-struct offline iql_offline(const trp_iql_options *options)
+struct control_agent iql_parts(const trp_iql_options *options)
 {
-    return (struct offline){.who = "iql",
-                            .hidden = options->hidden,
-                            .activation = options->activation,
-                            .precision = options->precision,
-                            .critics = 2,
-                            .discount = options->discount};
+    return offline_parts(&(struct offline){.who = "iql",
+                                           .hidden = options->hidden,
+                                           .activation = options->activation,
+                                           .precision = options->precision,
+                                           .critics = 2,
+                                           .discount = options->discount});
 }
 
 static trp_status iql_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_iql_options options = iql_options(agent);
-    struct offline offline = iql_offline(&options);
-    return offline_check(&offline, env);
+    struct control_agent parts = iql_parts(&options);
+    return control_agent_check(&parts, env);
 }
 
 static trp_status iql_tables(const trp_agent *agent, const trp_env_spec *env,
                              trp_agent_table_list *list)
 {
     trp_iql_options options = iql_options(agent);
-    struct offline offline = iql_offline(&options);
-    return offline_tables(&offline, env, list);
+    struct control_agent parts = iql_parts(&options);
+    return transitions_tables(&parts.transitions, env, NULL, list);
 }
 
 static trp_status iql_policy(const trp_agent *agent, const trp_env_spec *env,
                              const trp_policy_options *place, trp_policy **out)
 {
     trp_iql_options options = iql_options(agent);
-    struct offline offline = iql_offline(&options);
-    return offline_policy(&offline, env, place, out);
+    struct control_agent parts = iql_parts(&options);
+    return control_policy_create(&parts.control, env, place, out);
 }
 
 static trp_status iql_adder(const trp_agent *agent, const trp_adder_options *options,
                             trp_adder **out)
 {
     trp_iql_options iql = iql_options(agent);
-    struct offline offline = iql_offline(&iql);
-    return offline_adder(&offline, options, out);
+    struct control_agent parts = iql_parts(&iql);
+    return transitions_adder(&parts.transitions, options, out);
 }
 
 static const trp_agent_impl iql_impl = {

@@ -10,7 +10,7 @@
 trp_iql_options iql_options(const trp_agent *agent);
 
 /* Its networks and items, which borrow the options. */
-struct offline iql_offline(const trp_iql_options *options);
+struct control_agent iql_parts(const trp_iql_options *options);
 
 TRP_MUST_USE trp_status iql_updater_create(const trp_agent *agent, const trp_env_spec *env,
                                            const trp_updater_options *options, trp_updater **out);

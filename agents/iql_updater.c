@@ -253,8 +253,7 @@ static trp_status make_implicit(struct iql_updater *updater, const trp_env_spec 
     static const trp_updater_impl impl = {
         .init = iql_init, .step = iql_step, .collect = iql_collect, .destroy = iql_destroy};
     const trp_iql_options *options = &updater->options;
-    struct offline offline = iql_offline(options);
-    struct control_agent parts = offline_parts(&offline);
+    struct control_agent parts = iql_parts(options);
     struct control_learner *learner = &updater->learner;
     TRP_TRY(control_learner_create(
         learner, &impl,

@@ -19,13 +19,4 @@ struct offline {
 /* Borrows `hidden`. */
 struct control_agent offline_parts(const struct offline *offline);
 
-/* What is left of an agent's functions. */
-TRP_MUST_USE trp_status offline_check(const struct offline *offline, const trp_env_spec *env);
-TRP_MUST_USE trp_status offline_tables(const struct offline *offline, const trp_env_spec *env,
-                                       trp_agent_table_list *list);
-TRP_MUST_USE trp_status offline_policy(const struct offline *offline, const trp_env_spec *env,
-                                       const trp_policy_options *place, trp_policy **out);
-TRP_MUST_USE trp_status offline_adder(const struct offline *offline,
-                                      const trp_adder_options *options, trp_adder **out);
-
 #endif

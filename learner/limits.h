@@ -37,6 +37,14 @@ enum {
     LEARNER_SHARD_FIND_MS = 1000,
     LEARNER_PUBLISH_EVERY = 10,
     LEARNER_CHECKPOINT_EVERY_S = 60,
+    /* gang.c: a member that lives answers within a step and what it waits for in it; starting is
+     * mapping libraries, loading a checkpoint, finding a device. */
+    GANG_SILENCE_MS = 10000,
+    GANG_START_MS = 60000,
+    /* gang.c: a generation that lived so long was no failure; so many that did not, one after the
+     * other, with all their members there, are one. */
+    GANG_HELD_MS = 60000,
+    GANG_BREAKS_MAX = 5,
     /* save.c: the newest one, and one before it in case it cannot be read. */
     LEARNER_CHECKPOINTS_KEPT = 2,
 };

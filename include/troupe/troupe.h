@@ -36,6 +36,7 @@
 #include <troupe/program.h>
 #include <troupe/publisher.h>
 #include <troupe/r2d2.h>
+#include <troupe/rendezvous.h>
 #include <troupe/replay.h>
 #include <troupe/returns.h>
 #include <troupe/rng.h>

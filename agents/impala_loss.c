@@ -5,21 +5,7 @@
 
 #include <troupe/losses.h>
 #include <troupe/policy_losses.h>
-
-/* Weights make means over all rows means over decisions. */
-static uint32_t weigh(const struct impala_loss_job *job)
-{
-    const trp_trajectories *items = &job->items;
-    uint32_t rows = items->steps * items->sequences, decisions = 0;
-    for (uint32_t row = 0; row < rows; row++) {
-        bool decides = items->valid[row] && row < rows - items->sequences;
-        job->weights[row] = decides;
-        decisions += decides;
-    }
-    for (uint32_t row = 0; row < rows && decisions > 0; row++)
-        job->weights[row] *= (float)rows / (float)decisions;
-    return decisions;
-}
+#include "unroll_steps.h"
 
 static void find_ratios(const struct impala_loss_job *job, uint32_t decisions)
 {
@@ -57,7 +43,7 @@ static void lose_unrolls(void *arguments)
     const struct decisions *decisions = &job->decisions;
     uint32_t rows = decisions->rows;
     decisions_judge(decisions, job->log_probs, job->entropies);
-    find_ratios(job, weigh(job));
+    find_ratios(job, unroll_steps_weigh(&job->items, job->weights));
     find_vtrace(job);
     trp_policy_batch batch = {.rows = rows,
                               .advantages = job->advantages,

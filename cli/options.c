@@ -2,6 +2,7 @@
  * prints its own with --options. */
 #include <string.h>
 
+#include <troupe/a3c.h>
 #include <troupe/bc.h>
 #include <troupe/crr.h>
 #include <troupe/d4pg.h>
@@ -21,9 +22,9 @@
 #include "core/words.h"
 
 static const trp_option_table *(*const agent_tables[])(void) = {
-    trp_bc_option_table,     trp_crr_option_table, trp_d4pg_option_table, trp_dqn_option_table,
-    trp_impala_option_table, trp_iql_option_table, trp_mpo_option_table,  trp_ppo_option_table,
-    trp_r2d2_option_table,   trp_sac_option_table, trp_td3_option_table,
+    trp_a3c_option_table, trp_bc_option_table,     trp_crr_option_table, trp_d4pg_option_table,
+    trp_dqn_option_table, trp_impala_option_table, trp_iql_option_table, trp_mpo_option_table,
+    trp_ppo_option_table, trp_r2d2_option_table,   trp_sac_option_table, trp_td3_option_table,
 };
 
 static const char *const node_kinds[] = {"replay", "learner", "actor", "evaluator"};

@@ -2,6 +2,7 @@
 #ifndef TRP_TROUPE_H
 #define TRP_TROUPE_H
 
+#include <troupe/a3c.h>
 #include <troupe/actor.h>
 #include <troupe/actor_critic_losses.h>
 #include <troupe/adder.h>

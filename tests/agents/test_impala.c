@@ -19,14 +19,6 @@ enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, RATIO, CLIPPED, DECISIONS, NUMBERS };
 static const char *const names[NUMBERS] = {"policy_loss", "value_loss", "entropy",
                                            "ratio",       "clipped",    "decisions"};
 
-static size_t decision_count(void)
-{
-    size_t count = 0;
-    for (size_t row = 0; row < ALL; row++)
-        count += is_decision(row);
-    return count;
-}
-
 /* The value of what a step led to, that is the next row's; 0 where the episode terminated. */
 static double value_behind(const struct paper *paper, size_t row)
 {

@@ -41,6 +41,14 @@ static inline bool is_decision(size_t row)
     return kinds[row / ROWS][row % ROWS] != 'f' && row % ROWS < UNROLL;
 }
 
+static inline size_t decision_count(void)
+{
+    size_t count = 0;
+    for (size_t row = 0; row < ALL; row++)
+        count += is_decision(row);
+    return count;
+}
+
 static inline void fill_choices(struct items *items, const trp_env_spec *env, trp_rng *rng)
 {
     int32_t *actions = items_column(items, "action");

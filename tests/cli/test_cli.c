@@ -188,7 +188,7 @@ static void options_of_agents_and_nodes_are_listed_also_in_the_manual(void **sta
     assert_troupe(desk, 2, "options atcor");
     assert_one_error(desk,
                      "no agent or kind of node is called 'atcor'; did you mean 'actor'?; there "
-                     "are: bc, crr, ");
+                     "are: a3c, bc, crr, ");
     assert_file_contains(&desk->at, "err", ", replay, learner, actor, evaluator\n");
     static const char *const commands[] = {"options", "options --help", "man --roff options"};
     for (size_t i = 0; i < 3; i++) {

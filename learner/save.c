@@ -303,9 +303,9 @@ static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_updat
         TRP_TRY(trp_checkpoint_get(checkpoint, tensors[i].name, tensors[i].type,
                                    tensor_values(&tensors[i]), (void *)tensors[i].data));
     for (size_t i = 0; i < update->updater->vector_count; i++) {
-        const trp_phases *phases = update->vectors[i].phases.here;
+        const trp_phases *phases = update->vectors.each[i].phases.here;
         if (phases)
-            TRP_TRY(check_counter(update->vectors[i].steps_name, phases->steps));
+            TRP_TRY(check_counter(update->vectors.each[i].steps_name, phases->steps));
     }
     return update_store(update);
 }

@@ -1,6 +1,5 @@
-/* Vectors and phases, on the updater's device. A gradient is 0 when a phase begins: it is made 0
- * where it was applied, while it is still in the cache. Whether a phase's step is taken the device
- * decides by itself; the loop hears of it when it collects the step. */
+/* Steps on the updater's device. Whether a phase's step is taken the device decides by itself; the
+ * loop hears of it when it collects the step. */
 #include "update.h"
 
 #include <inttypes.h>
@@ -14,46 +13,7 @@
 #include "core/batch.h"
 #include "core/status.h"
 
-/* ---- vectors --------------------------------------------------------------------------------- */
-
-static trp_status vector_prepare(struct vector *vector, const trp_vector_spec *spec,
-                                 trp_device *device)
-{
-    size_t bytes = spec->count * sizeof(float);
-    vector->spec = spec;
-    TRP_TRY(twin_create(&vector->values, device, bytes));
-    if (!spec->learned)
-        return TRP_OK;
-    bool params = strcmp(spec->name, "params") == 0;
-    vector->steps_name = xasprintf("%s.steps", spec->name);
-    vector->norm_name = params ? xstrdup("grad_norm") : xasprintf("%s_grad_norm", spec->name);
-    TRP_TRY(twin_create(&vector->phases, device, sizeof(trp_phases)));
-    for (size_t i = 0; i < trp_optimizer_states(&spec->optimizer); i++) {
-        vector->state_names[i] =
-            xasprintf("%s.%s", spec->name, trp_optimizer_state_name(&spec->optimizer, i));
-        TRP_TRY(twin_create(&vector->state[i], device, bytes));
-    }
-    return trp_device_alloc(device, bytes, (void **)&vector->grads);
-}
-
-static void vector_cleanup(struct vector *vector, trp_device *device)
-{
-    twin_destroy(&vector->values);
-    twin_destroy(&vector->phases);
-    free(vector->steps_name);
-    free(vector->norm_name);
-    for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++) {
-        twin_destroy(&vector->state[i]);
-        free(vector->state_names[i]);
-    }
-    if (vector->grads)
-        trp_device_free(device, vector->grads);
-}
-
-static const trp_phases *phases_of(const struct vector *vector)
-{
-    return vector->phases.here;
-}
+/* ---- what is published ----------------------------------------------------------------------- */
 
 static char *published_layout(const trp_vector_spec *spec)
 {
@@ -75,29 +35,9 @@ struct published update_published(const struct trp_update_run *run)
                               .layout = run->layout};
 }
 
-static void fetch_all(const struct twin *twin, trp_queue *queue)
-{
-    twin_fetch(twin, queue, 0, twin->bytes);
-}
-
-static void each_twin(const struct trp_update_run *run,
-                      void (*move)(const struct twin *twin, trp_queue *queue))
-{
-    for (size_t i = 0; i < run->updater->vector_count; i++) {
-        const struct vector *vector = &run->vectors[i];
-        move(&vector->values, run->queue);
-        if (!vector->spec->learned)
-            continue;
-        move(&vector->phases, run->queue);
-        for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
-            move(&vector->state[k], run->queue);
-    }
-}
-
 trp_status update_fetch(struct trp_update_run *run)
 {
-    each_twin(run, fetch_all);
-    return trp_queue_sync(run->queue, trp_queue_mark(run->queue));
+    return vectors_fetch(&run->vectors);
 }
 
 trp_status update_fetch_published(struct trp_update_run *run)
@@ -110,18 +50,18 @@ trp_status update_fetch_published(struct trp_update_run *run)
 
 trp_status update_store(struct trp_update_run *run)
 {
-    each_twin(run, twin_store);
-    return trp_queue_sync(run->queue, trp_queue_mark(run->queue));
+    return vectors_store(&run->vectors);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 static trp_status prepare_vectors(struct trp_update_run *run)
 {
-    trp_updater *updater = run->updater;
+    const trp_updater *updater = run->updater;
+    TRP_TRY(vectors_create(&run->vectors, run->device, run->queue, updater->vectors,
+                           updater->vector_count));
     for (size_t i = 0; i < updater->vector_count; i++) {
-        struct vector *vector = &run->vectors[i];
-        TRP_TRY(vector_prepare(vector, &updater->vectors[i], run->device));
+        const struct vector *vector = &run->vectors.each[i];
         run->values[i] = vector->values.there;
         run->grads[i] = vector->grads;
         if (strcmp(vector->spec->name, "params") == 0) {
@@ -161,12 +101,13 @@ trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint
     for (size_t i = 0; i < updater->source_count; i++)
         TRP_TRY(prepare_source(run, i));
     TRP_TRY(prepare_vectors(run));
+    run->mode = alone_create(&run->vectors);
     trp_rng initial;
     trp_rng_init(&initial, seed, 0);
     trp_rng_init(&run->rng, seed, 1);
     float *vectors[TRP_UPDATER_VECTORS_MAX];
     for (size_t i = 0; i < updater->vector_count; i++)
-        vectors[i] = run->vectors[i].values.here;
+        vectors[i] = run->vectors.each[i].values.here;
     if (updater->impl->init)
         updater->impl->init(updater, &initial, vectors);
     return update_store(run);
@@ -200,8 +141,9 @@ static void wait_for_queues(const struct trp_update_run *run)
 void update_cleanup(struct trp_update_run *run)
 {
     wait_for_queues(run);
-    for (size_t i = 0; i < TRP_UPDATER_VECTORS_MAX; i++)
-        vector_cleanup(&run->vectors[i], run->device);
+    if (run->mode)
+        run->mode->impl->destroy(run->mode);
+    vectors_cleanup(&run->vectors);
     for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++)
         columns_cleanup(run, i);
     trp_queue_destroy(run->queue);
@@ -242,10 +184,10 @@ trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batc
         return run->updater->impl->step(run->updater, update);
     upload_batches(run, update);
     for (size_t i = 0; i < run->updater->vector_count; i++)
-        run->vectors[i].applied[turn] = false;
+        run->vectors.each[i].applied[turn] = false;
     TRP_TRY(run->updater->impl->step(run->updater, update));
     for (size_t i = 0; i < run->updater->vector_count; i++) {
-        struct vector *vector = &run->vectors[i];
+        struct vector *vector = &run->vectors.each[i];
         if (vector->applied[turn])
             trp_queue_copy(run->queue, &vector->seen[turn], vector->phases.there,
                            sizeof vector->seen[turn]);
@@ -272,13 +214,15 @@ const void *trp_update_device_column(const trp_update *update, size_t source, co
 
 void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t hi)
 {
-    (void)update, (void)vector, (void)lo, (void)hi; /* alone: nobody to begin with */
+    struct mode *mode = update->run->mode;
+    if (mode->impl->ready)
+        mode->impl->ready(mode, vector, lo, hi);
 }
 
 trp_status trp_update_reduce(const trp_update *update, size_t vector)
 {
-    (void)update, (void)vector; /* alone: the mean is the gradient itself */
-    return TRP_OK;
+    struct mode *mode = update->run->mode;
+    return mode->impl->reduce ? mode->impl->reduce(mode, vector) : TRP_OK;
 }
 
 /* A number that is none has a sign, which says nothing. */
@@ -307,44 +251,21 @@ static trp_status settle(struct trp_update_run *run, struct vector *vector, uint
     return TRP_OK;
 }
 
-static void step_vector(struct trp_update_run *run, struct vector *vector)
-{
-    const trp_vector_spec *spec = vector->spec;
-    float *values = vector->values.there, *state[TRP_OPTIMIZER_STATES_MAX];
-    const trp_phases *phases = vector->phases.there;
-    for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++)
-        state[i] = vector->state[i].there;
-    if (!trp_optimizer_is_layerwise(&spec->optimizer))
-        trp_phase_step(run->queue, &spec->optimizer, values, vector->grads, state, 0, spec->count,
-                       phases);
-    else
-        for (size_t i = 0; i < spec->tensor_count; i++)
-            trp_phase_step(run->queue, &spec->optimizer, values, vector->grads, state,
-                           spec->tensors[i].offset,
-                           spec->tensors[i].offset + spec->tensors[i].count, phases);
-}
-
 void trp_update_watch(const trp_update *update, size_t vector, const float *number,
                       const char *name)
 {
-    update->run->vectors[vector].watched = number;
-    update->run->vectors[vector].watched_name = name;
+    update->run->vectors.each[vector].watched = number;
+    update->run->vectors.each[vector].watched_name = name;
 }
 
 trp_status trp_update_apply(const trp_update *update, size_t index)
 {
     struct trp_update_run *run = update->run;
-    struct vector *vector = &run->vectors[index];
-    size_t count = vector->spec->count;
-    trp_phases *phases = vector->phases.there;
-    TRP_TRY(trp_update_reduce(update, index));
-    trp_phase_measure(run->queue, &vector->spec->optimizer, vector->grads, count, vector->watched,
-                      phases);
-    step_vector(run, vector);
-    trp_phase_end(run->queue, vector->grads, count, phases);
+    struct vector *vector = &run->vectors.each[index];
+    TRP_TRY(run->mode->impl->apply(run->mode, index));
     vector->watched = NULL;
     if (run->is_host)
-        return settle(run, vector, update->step, phases);
+        return settle(run, vector, update->step, vector->phases.there);
     vector->applied[update->step % 2] = true;
     return TRP_OK;
 }
@@ -355,8 +276,8 @@ static trp_status settle_step(struct trp_update_run *run, uint64_t step)
     size_t turn = step % 2;
     TRP_TRY(trp_queue_sync(run->queue, run->marks[turn]));
     for (size_t i = 0; i < run->updater->vector_count; i++)
-        if (run->vectors[i].applied[turn])
-            TRP_TRY(settle(run, &run->vectors[i], step, &run->vectors[i].seen[turn]));
+        if (run->vectors.each[i].applied[turn])
+            TRP_TRY(settle(run, &run->vectors.each[i], step, &run->vectors.each[i].seen[turn]));
     return TRP_OK;
 }
 
@@ -448,8 +369,8 @@ static trp_status check_state(const struct vector *vector, const trp_checkpoint 
 trp_status update_check_state(const struct trp_update_run *run, const trp_checkpoint *checkpoint)
 {
     for (size_t i = 0; i < run->updater->vector_count; i++)
-        if (run->vectors[i].spec->learned)
-            TRP_TRY(check_state(&run->vectors[i], checkpoint));
+        if (run->vectors.each[i].spec->learned)
+            TRP_TRY(check_state(&run->vectors.each[i], checkpoint));
     return TRP_OK;
 }
 
@@ -469,14 +390,14 @@ size_t update_state(struct trp_update_run *run, trp_checkpoint_tensor tensors[UP
 {
     size_t count = 0;
     for (size_t i = 0; i < run->updater->vector_count; i++) {
-        const struct vector *vector = &run->vectors[i];
+        const struct vector *vector = &run->vectors.each[i];
         size_t length = vector->spec->count;
         tensors[count++] = floats(vector->spec->name, vector->values.here, length);
         if (!vector->spec->learned)
             continue;
         for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
             tensors[count++] = floats(vector->state_names[k], vector->state[k].here, length);
-        tensors[count++] = numbers(vector->steps_name, &phases_of(vector)->steps, 1);
+        tensors[count++] = numbers(vector->steps_name, &vector_phases(vector)->steps, 1);
     }
     if (run->updater->impl->state)
         count += run->updater->impl->state(run->updater, tensors + count);

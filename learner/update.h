@@ -1,34 +1,20 @@
-/* What a learner does for one updater: the vectors, their gradients and optimizer state, and the
- * calls of updater.h. */
+/* What a learner does for one updater: its vectors, batches on its device, and the calls of
+ * updater.h. */
 #ifndef TRP_LEARNER_UPDATE_H
 #define TRP_LEARNER_UPDATE_H
 
 #include <stdbool.h>
 
 #include <troupe/learner.h>
-#include "twin.h"
-
-struct vector {
-    const trp_vector_spec *spec;
-    struct twin values;
-    float *grads;                                /* the device's; NULL: not learned */
-    struct twin state[TRP_OPTIMIZER_STATES_MAX]; /* as many as the optimizer has */
-    struct twin phases;
-    trp_phases seen[2];   /* as they were after the last step that applied it, and the one before */
-    bool applied[2];      /* whether it did */
-    uint64_t left_out;    /* phases, as far as collected */
-    const float *watched; /* by the next phase */
-    const char *watched_name;
-    char *state_names[TRP_OPTIMIZER_STATES_MAX];
-    char *steps_name, *norm_name;
-};
+#include "learner/modes/mode.h"
 
 struct trp_update_run {
     trp_updater *updater; /* borrowed */
+    struct mode *mode;
     trp_device *device;
-    bool is_host; /* it is: what was put on its queues is done */
+    bool is_host;
     trp_queue *queue, *upload;
-    struct vector vectors[TRP_UPDATER_VECTORS_MAX];
+    struct vectors vectors;
     float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX]; /* the device's */
     uint64_t version;                                                        /* last published */
     trp_update steps[2]; /* the last one and the one before, which may not be collected yet */

@@ -131,7 +131,7 @@ static void a_checkpoint_whose_counters_would_wrap_around_is_refused(void **stat
                 {{.steps = 1, .version = UINT64_MAX}, 1, "learner.version"},
                 {{.steps = 1, .version = 1}, UINT64_MAX, "params.steps"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ((trp_phases *)update.vectors[0].phases.here)->steps = rows[i].vector_steps;
+        ((trp_phases *)update.vectors.each[0].phases.here)->steps = rows[i].vector_steps;
         const struct learner_progress *progress = &rows[i].progress;
         assert_int_equal(save_write(fixture->checkpoints, &update, publisher, progress), TRP_OK);
         struct learner_progress loaded = {0};

@@ -1,6 +1,6 @@
 /* Memory of a device, and of the host what it was last copied to or from: the same on a host. */
-#ifndef TRP_LEARNER_TWIN_H
-#define TRP_LEARNER_TWIN_H
+#ifndef TRP_LEARNER_MODES_TWIN_H
+#define TRP_LEARNER_MODES_TWIN_H
 
 #include <stddef.h>
 

@@ -1,0 +1,87 @@
+#include "vectors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+static trp_status vector_prepare(struct vector *vector, const trp_vector_spec *spec,
+                                 trp_device *device)
+{
+    size_t bytes = spec->count * sizeof(float);
+    vector->spec = spec;
+    TRP_TRY(twin_create(&vector->values, device, bytes));
+    if (!spec->learned)
+        return TRP_OK;
+    bool params = strcmp(spec->name, "params") == 0;
+    vector->steps_name = xasprintf("%s.steps", spec->name);
+    vector->norm_name = params ? xstrdup("grad_norm") : xasprintf("%s_grad_norm", spec->name);
+    TRP_TRY(twin_create(&vector->phases, device, sizeof(trp_phases)));
+    for (size_t i = 0; i < trp_optimizer_states(&spec->optimizer); i++) {
+        vector->state_names[i] =
+            xasprintf("%s.%s", spec->name, trp_optimizer_state_name(&spec->optimizer, i));
+        TRP_TRY(twin_create(&vector->state[i], device, bytes));
+    }
+    return trp_device_alloc(device, bytes, (void **)&vector->grads);
+}
+
+static void vector_cleanup(struct vector *vector, trp_device *device)
+{
+    twin_destroy(&vector->values);
+    twin_destroy(&vector->phases);
+    free(vector->steps_name);
+    free(vector->norm_name);
+    for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++) {
+        twin_destroy(&vector->state[i]);
+        free(vector->state_names[i]);
+    }
+    if (vector->grads)
+        trp_device_free(device, vector->grads);
+}
+
+trp_status vectors_create(struct vectors *vectors, trp_device *device, trp_queue *queue,
+                          const trp_vector_spec *specs, size_t count)
+{
+    *vectors =
+        (struct vectors){.device = device, .is_host = trp_device_is_host(device), .queue = queue};
+    for (; vectors->count < count; vectors->count++)
+        TRP_TRY(vector_prepare(&vectors->each[vectors->count], &specs[vectors->count], device));
+    return TRP_OK;
+}
+
+void vectors_cleanup(struct vectors *vectors)
+{
+    for (size_t i = 0; i < TRP_UPDATER_VECTORS_MAX; i++) /* the last one may be half made */
+        vector_cleanup(&vectors->each[i], vectors->device);
+}
+
+static void fetch_all(const struct twin *twin, trp_queue *queue)
+{
+    twin_fetch(twin, queue, 0, twin->bytes);
+}
+
+static void each_twin(const struct vectors *vectors,
+                      void (*move)(const struct twin *twin, trp_queue *queue))
+{
+    for (size_t i = 0; i < vectors->count; i++) {
+        const struct vector *vector = &vectors->each[i];
+        move(&vector->values, vectors->queue);
+        if (!vector->spec->learned)
+            continue;
+        move(&vector->phases, vectors->queue);
+        for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
+            move(&vector->state[k], vectors->queue);
+    }
+}
+
+trp_status vectors_fetch(const struct vectors *vectors)
+{
+    each_twin(vectors, fetch_all);
+    return trp_queue_sync(vectors->queue, trp_queue_mark(vectors->queue));
+}
+
+trp_status vectors_store(const struct vectors *vectors)
+{
+    each_twin(vectors, twin_store);
+    return trp_queue_sync(vectors->queue, trp_queue_mark(vectors->queue));
+}

@@ -1,0 +1,53 @@
+/* The vectors that a learner has for its updater, with what goes with each: values, gradient,
+ * optimizer state, and how its phases ended. */
+#ifndef TRP_LEARNER_MODES_VECTORS_H
+#define TRP_LEARNER_MODES_VECTORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/optimizer.h>
+#include <troupe/updater.h>
+#include "twin.h"
+
+struct vector {
+    const trp_vector_spec *spec;
+    struct twin values;
+    float *grads;                                /* the device's; NULL: not learned */
+    struct twin state[TRP_OPTIMIZER_STATES_MAX]; /* as many as the optimizer has */
+    struct twin phases;
+    trp_phases seen[2];   /* as they were after the last step that applied it, and the one before */
+    bool applied[2];      /* whether it did */
+    uint64_t left_out;    /* phases, as far as collected */
+    const float *watched; /* by the next phase */
+    const char *watched_name;
+    char *state_names[TRP_OPTIMIZER_STATES_MAX];
+    char *steps_name, *norm_name;
+};
+
+struct vectors {
+    trp_device *device;
+    bool is_host;     /* it is: what was put on its queues is done */
+    trp_queue *queue; /* borrowed */
+    size_t count;
+    struct vector each[TRP_UPDATER_VECTORS_MAX];
+};
+
+/* Those of the specs, which outlive them; zeroed. RESOURCE_EXHAUSTED: the device has no memory. */
+TRP_MUST_USE trp_status vectors_create(struct vectors *vectors, trp_device *device,
+                                       trp_queue *queue, const trp_vector_spec *specs,
+                                       size_t count);
+void vectors_cleanup(struct vectors *vectors); /* zeroed is fine */
+
+/* The device's values, state and phases become those of the host; and the other way round. They
+ * fail as trp_queue_sync(). */
+TRP_MUST_USE trp_status vectors_fetch(const struct vectors *vectors);
+TRP_MUST_USE trp_status vectors_store(const struct vectors *vectors);
+
+static inline const trp_phases *vector_phases(const struct vector *vector)
+{
+    return vector->phases.here;
+}
+
+#endif

@@ -78,7 +78,7 @@ static trp_status bc_step(trp_updater *base, const trp_update *update)
     struct bc_updater *updater = (struct bc_updater *)base;
     struct control_batch *batch = &updater->learner.batch;
     const float *const grads[] = {updater->said[0], updater->said[1]};
-    control_batch_take(batch, update);
+    TRP_TRY(control_batch_take(batch, update));
     trp_net_rows rows = control_learner_say(&updater->learner, update, CONTROL_PARAMS,
                                             batch->states, updater->said);
     cloning_on(update->queue, &(struct cloning_job){.rows = batch->rows,

@@ -61,7 +61,7 @@ static void discounts_on(trp_queue *queue, const struct discounts_job *job)
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, 2);
 }
 
-void control_batch_take(struct control_batch *batch, const trp_update *update)
+trp_status control_batch_take(struct control_batch *batch, const trp_update *update)
 {
     size_t bounds = batch->box.size * sizeof(float);
     struct box box = {batch->box.size,
@@ -71,14 +71,16 @@ void control_batch_take(struct control_batch *batch, const trp_update *update)
     batch->states = trp_update_device_column(update, 0, "observation");
     batch->next_states = trp_update_device_column(update, 0, "next_observation");
     batch->rewards = trp_update_device_column(update, 0, "reward");
-    batch->weights = replayed_weights(update, (double)batch->importance_exponent,
-                                      batch->turns[update->step % 2].weights, batch->weight_room);
+    TRP_TRY(replayed_weights(update, (double)batch->importance_exponent,
+                             batch->turns[update->step % 2].weights, batch->weight_room,
+                             &batch->weights));
     box_shrink_on(update->queue, &box, batch->rows, trp_update_device_column(update, 0, "action"),
                   batch->actions);
     discounts_on(update->queue,
                  &(struct discounts_job){batch->rows, batch->discount,
                                          trp_update_device_column(update, 0, "discount"),
                                          batch->discounts});
+    return TRP_OK;
 }
 
 void control_batch_leave(const struct control_batch *batch, const trp_update *update)

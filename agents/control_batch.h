@@ -31,8 +31,8 @@ TRP_MUST_USE trp_status control_batch_create(struct control_batch *batch, const 
                                              uint32_t rows, struct room *room);
 void control_batch_cleanup(struct control_batch *batch);
 
-/* Begins a step with source 0 of the update. */
-void control_batch_take(struct control_batch *batch, const trp_update *update);
+/* Begins a step with source 0 of the update. Fails as trp_update_max(). */
+TRP_MUST_USE trp_status control_batch_take(struct control_batch *batch, const trp_update *update);
 
 /* Fetches errors, where priorities are made of them; nothing is put on the queue otherwise. */
 void control_batch_leave(const struct control_batch *batch, const trp_update *update);

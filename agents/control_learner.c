@@ -118,9 +118,9 @@ trp_status control_learner_follow(struct control_learner *learner, const trp_upd
                                   const trp_net_rows *said, const float *const *grads,
                                   const float *loss)
 {
-    trp_net_grads all = {.params = update->grads[CONTROL_PARAMS]};
+    trp_net_grads all = {0};
     memcpy(all.outputs, grads, learner->spec.output_count * sizeof *grads);
-    trp_net_backward(learner->policy, update->vectors[CONTROL_PARAMS], said, &all);
+    trp_update_backward(update, CONTROL_PARAMS, 0, learner->policy, said, &all);
     trp_update_watch(update, CONTROL_PARAMS, loss, "policy loss");
     return trp_update_apply(update, CONTROL_PARAMS);
 }

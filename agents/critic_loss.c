@@ -87,7 +87,7 @@ trp_status critics_learn(struct critics *critics, const trp_update *update, size
                                   .numbers = numbers};
     memcpy(job.values, critics->values, sizeof job.values);
     critic_loss_on(update->queue, &job);
-    critics_backward(critics, &pass, update->grads[vector]);
+    critics_backward_last(critics, &pass, update, vector);
     trp_update_watch(update, vector, &numbers->loss, "critic loss");
     return trp_update_apply(update, vector);
 }

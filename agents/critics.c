@@ -120,6 +120,16 @@ void critics_backward(struct critics *critics, const struct critics_pass *pass, 
     }
 }
 
+void critics_backward_last(struct critics *critics, const struct critics_pass *pass,
+                           const trp_update *update, size_t vector)
+{
+    for (uint32_t i = 0; i < pass_count(critics, pass); i++) {
+        trp_net_rows rows = critic_rows(pass, i);
+        trp_update_backward(update, vector, i * critics->each, critics->nets[i], &rows,
+                            &(trp_net_grads){.outputs = {pass->values[i]}});
+    }
+}
+
 struct dactions_job {
     size_t count;
     const float *from;

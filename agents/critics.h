@@ -66,6 +66,10 @@ void critics_forward(struct critics *critics, const struct critics_pass *pass);
 /* Adds to the gradient of the vector. */
 void critics_backward(struct critics *critics, const struct critics_pass *pass, float *grads);
 
+/* The same, at last: nothing is added any more in this phase. */
+void critics_backward_last(struct critics *critics, const struct critics_pass *pass,
+                           const trp_update *update, size_t vector);
+
 /* The gradient of the pass' actions, [rows][size], until the next call: what a policy follows. */
 const float *critics_backward_actions(struct critics *critics, const struct critics_pass *pass);
 

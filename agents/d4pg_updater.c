@@ -138,7 +138,7 @@ static trp_status learn_distribution(struct d4pg_updater *updater, const trp_upd
     job.errors = batch->errors;
     job.loss = &updater->numbers->critic;
     atoms_on(update->queue, &find_loss, &job);
-    critics_backward(&learner->critics, &pass, update->grads[CONTROL_CRITICS]);
+    critics_backward_last(&learner->critics, &pass, update, CONTROL_CRITICS);
     trp_update_watch(update, CONTROL_CRITICS, &updater->numbers->critic.loss, "critic loss");
     return trp_update_apply(update, CONTROL_CRITICS);
 }
@@ -185,7 +185,7 @@ static trp_status d4pg_step(trp_updater *base, const trp_update *update)
 {
     struct d4pg_updater *updater = (struct d4pg_updater *)base;
     struct target_rule target = {updater->options.target_rate, updater->options.target_period};
-    control_batch_take(&updater->learner.batch, update);
+    TRP_TRY(control_batch_take(&updater->learner.batch, update));
     TRP_TRY(learn_distribution(updater, update));
     TRP_TRY(follow_mean(updater, update));
     control_learner_target(&updater->learner, &target, update);

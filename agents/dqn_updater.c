@@ -81,9 +81,11 @@ static trp_net_rows rows_of(struct dqn_updater *updater, const trp_update *updat
         .outputs = {out}};
 }
 
-static void differentiate(struct dqn_updater *updater, const trp_update *update)
+static trp_status differentiate(struct dqn_updater *updater, const trp_update *update)
 {
-    const float *params = update->vectors[PARAMS];
+    const float *params = update->vectors[PARAMS], *weights;
+    TRP_TRY(replayed_weights(update, (double)updater->options.importance_exponent,
+                             updater->turns[update->step % 2].weights, updater->weights, &weights));
     trp_net_rows next =
         rows_of(updater, update, "next_observation", updater->next_pixels, updater->next_target);
     trp_net_rows now = rows_of(updater, update, "observation", updater->pixels, updater->q);
@@ -99,9 +101,7 @@ static void differentiate(struct dqn_updater *updater, const trp_update *update)
                   .actions = updater->outputs,
                   .taken = trp_update_device_column(update, 0, "action"),
                   .rewards = trp_update_device_column(update, 0, "reward"),
-                  .weights =
-                      replayed_weights(update, (double)updater->options.importance_exponent,
-                                       updater->turns[update->step % 2].weights, updater->weights),
+                  .weights = weights,
                   .next_mask = trp_update_device_column(update, 0, "next_mask"),
                   .mask = trp_update_device_column(update, 0, DQN_MASK)},
         .outputs = {.q = updater->q,
@@ -113,8 +113,9 @@ static void differentiate(struct dqn_updater *updater, const trp_update *update)
         .discounts = updater->discounts,
         .loss = updater->loss};
     dqn_loss_on(update->queue, &job);
-    trp_net_backward(updater->net, params, &now,
-                     &(trp_net_grads){.outputs = {updater->q}, .params = update->grads[PARAMS]});
+    trp_update_backward(update, PARAMS, 0, updater->net, &now,
+                        &(trp_net_grads){.outputs = {updater->q}});
+    return TRP_OK;
 }
 
 static trp_status updater_collect(trp_updater *base, const trp_update *update)
@@ -135,7 +136,7 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     struct dqn_updater *updater = (struct dqn_updater *)base;
     struct dqn_turn *turn = &updater->turns[update->step % 2];
     TRP_TRY(check_batch(updater, update));
-    differentiate(updater, update);
+    TRP_TRY(differentiate(updater, update));
     trp_update_watch(update, PARAMS, &updater->loss->loss, "loss");
     TRP_TRY(trp_update_apply(update, PARAMS));
     struct target_rule target = {updater->options.target_rate, updater->options.target_period};

@@ -124,9 +124,8 @@ static trp_status learn_state_values(struct iql_updater *updater, const trp_upda
                                                         .least = updater->least,
                                                         .values = updater->values,
                                                         .loss = &updater->numbers->value});
-    trp_net_backward(
-        updater->value_net, update->vectors[VALUES], &rows,
-        &(trp_net_grads){.outputs = {updater->values}, .params = update->grads[VALUES]});
+    trp_update_backward(update, VALUES, 0, updater->value_net, &rows,
+                        &(trp_net_grads){.outputs = {updater->values}});
     trp_update_watch(update, VALUES, &updater->numbers->value.loss, "value loss");
     return trp_update_apply(update, VALUES);
 }
@@ -187,7 +186,7 @@ static trp_status iql_step(trp_updater *base, const trp_update *update)
 {
     struct iql_updater *updater = (struct iql_updater *)base;
     struct target_rule target = {.rate = updater->options.target_rate};
-    control_batch_take(&updater->learner.batch, update);
+    TRP_TRY(control_batch_take(&updater->learner.batch, update));
     TRP_TRY(learn_state_values(updater, update));
     TRP_TRY(clone_better_actions(updater, update));
     TRP_TRY(learn_critics_of_values(updater, update));

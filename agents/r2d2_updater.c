@@ -184,7 +184,7 @@ static void loss_on(trp_queue *queue, const struct loss_job *job)
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }
 
-static void lose(const struct r2d2_updater *updater, const trp_update *update)
+static void lose(const struct r2d2_updater *updater, const trp_update *update, const float *weights)
 {
     const trp_r2d2_options *options = &updater->options;
     const struct r2d2_rows *rows = &updater->rows;
@@ -202,9 +202,7 @@ static void lose(const struct r2d2_updater *updater, const trp_update *update)
                                    .first = rows->first + at},
                   .actions = updater->outputs,
                   .taken = rows->actions + at,
-                  .weights =
-                      replayed_weights(update, (double)options->importance_exponent,
-                                       updater->turns[update->step % 2].weights, rows->weights)},
+                  .weights = weights},
         .gamma = options->discount,
         .item_discounts = rows->item_discounts + at,
         .discounts = rows->discounts + at,
@@ -220,19 +218,22 @@ static void lose(const struct r2d2_updater *updater, const trp_update *update)
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-static void differentiate_sequences(struct r2d2_updater *updater, const trp_update *update)
+static trp_status differentiate_sequences(struct r2d2_updater *updater, const trp_update *update)
 {
     struct r2d2_rows *rows = &updater->rows;
     uint32_t count = update->batches->rows * updater->steps;
+    const float *weights;
+    TRP_TRY(replayed_weights(update, (double)updater->options.importance_exponent,
+                             updater->turns[update->step % 2].weights, rows->weights, &weights));
     sort_rows(updater, update);
     const void *observations =
         torso_pixels_on(update->queue, &updater->image, count, rows->observations, rows->pixels);
     unroll(updater, update, observations, TARGET, rows->target_q, rows->target_state);
     trp_net_rows pass = unroll(updater, update, observations, PARAMS, rows->q, rows->state);
-    lose(updater, update);
-    trp_net_backward(
-        updater->net, update->vectors[PARAMS], &pass,
-        &(trp_net_grads){.outputs = {pass.outputs[0]}, .params = update->grads[PARAMS]});
+    lose(updater, update, weights);
+    trp_update_backward(update, PARAMS, 0, updater->net, &pass,
+                        &(trp_net_grads){.outputs = {pass.outputs[0]}});
+    return TRP_OK;
 }
 
 static trp_status r2d2_collect(trp_updater *base, const trp_update *update)
@@ -254,7 +255,7 @@ static trp_status r2d2_step(trp_updater *base, const trp_update *update)
     const struct r2d2_rows *rows = &updater->rows;
     struct target_rule target = {.period = updater->options.target_period};
     TRP_TRY(check_sequences(updater, update));
-    differentiate_sequences(updater, update);
+    TRP_TRY(differentiate_sequences(updater, update));
     trp_update_watch(update, PARAMS, &rows->loss->loss, "loss");
     TRP_TRY(trp_update_apply(update, PARAMS));
     target_follow(&target, update, TARGET, PARAMS, base->vectors[PARAMS].count);

@@ -38,7 +38,8 @@ trp_table_options replayed_table(const struct replayed *replayed, const char *na
     return table;
 }
 
-static void find_weights(const trp_batch *batch, double beta, float *weights)
+/* All of them, not yet over the largest, which is returned. */
+static double find_weights(const trp_batch *batch, double beta, float *weights)
 {
     double largest = 0;
     for (uint32_t row = 0; row < batch->rows; row++) {
@@ -47,15 +48,20 @@ static void find_weights(const trp_batch *batch, double beta, float *weights)
         weights[row] = (float)weight;
         largest = fmax(largest, weight);
     }
-    for (uint32_t row = 0; row < batch->rows; row++)
-        weights[row] /= (float)largest;
+    return largest;
 }
 
-const float *replayed_weights(const trp_update *update, double beta, float *weights, float *device)
+trp_status replayed_weights(const trp_update *update, double beta, float *weights, float *device,
+                            const float **out)
 {
+    *out = NULL;
     if (beta == 0 || !update->priorities[0])
-        return NULL;
-    find_weights(update->batches, beta, weights);
-    return trp_queue_upload(update->queue, device, weights,
-                            update->batches->rows * sizeof *weights);
+        return TRP_OK;
+    uint32_t rows = update->batches->rows;
+    double largest = find_weights(update->batches, beta, weights);
+    TRP_TRY(trp_update_max(update, &largest));
+    for (uint32_t row = 0; row < rows; row++)
+        weights[row] /= (float)largest;
+    *out = trp_queue_upload(update->queue, device, weights, rows * sizeof *weights);
+    return TRP_OK;
 }

@@ -18,10 +18,12 @@ TRP_MUST_USE trp_status replayed_check(const struct replayed *replayed, const ch
 /* The table without its signature. */
 trp_table_options replayed_table(const struct replayed *replayed, const char *name);
 
-/* Importance weights of the rows of source 0, (N P_i)^-beta over the largest of the batch, so that
- * they only scale updates down (Schaul et al. 2016, section 3.4): put into `weights`, which is to
- * be left alone until the step was collected, and from there into `device`, which is returned. NULL
- * when every weight is 1: a beta of 0, or uniform draws. */
-const float *replayed_weights(const trp_update *update, double beta, float *weights, float *device);
+/* Importance weights of the rows of source 0, (N P_i)^-beta over the largest of the batches of
+ * all learners, so that they only scale updates down (Schaul et al. 2016, section 3.4): put into
+ * `weights`, which is to be left alone until the step was collected, and from there into `device`,
+ * which is *out. NULL when every weight is 1: a beta of 0, or uniform draws. Fails as
+ * trp_update_max(). */
+TRP_MUST_USE trp_status replayed_weights(const trp_update *update, double beta, float *weights,
+                                         float *device, const float **out);
 
 #endif

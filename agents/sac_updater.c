@@ -172,7 +172,7 @@ static trp_status sac_step(trp_updater *base, const trp_update *update)
 {
     struct sac_updater *updater = (struct sac_updater *)base;
     struct target_rule target = {.rate = updater->options.target_rate};
-    control_batch_take(&updater->learner.batch, update);
+    TRP_TRY(control_batch_take(&updater->learner.batch, update));
     soft_targets(updater, update);
     if (updater->options.conservative > 0)
         be_conservative(updater, update);

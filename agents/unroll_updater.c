@@ -48,12 +48,12 @@ struct decisions unroll_updater_decisions(const struct unroll_updater *updater,
 void unroll_updater_backward(struct unroll_updater *updater, const trp_update *update,
                              const trp_net_rows *pass)
 {
-    trp_net_grads grads = {.params = update->grads[UNROLL_PARAMS]};
+    trp_net_grads grads = {0};
     float *outputs[TRP_NET_OUTPUTS_MAX] = {NULL};
     actor_critic_outputs_of(&updater->outputs, outputs);
     for (size_t i = 0; i < TRP_NET_OUTPUTS_MAX; i++)
         grads.outputs[i] = outputs[i];
-    trp_net_backward(updater->net, update->vectors[UNROLL_PARAMS], pass, &grads);
+    trp_update_backward(update, UNROLL_PARAMS, 0, updater->net, pass, &grads);
 }
 
 void unroll_updater_report_lag(const trp_update *update)

@@ -219,6 +219,39 @@ void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t
         mode->impl->ready(mode, vector, lo, hi);
 }
 
+/* Parameters whose gradients are being made: [first, end) of a vector, those from `at` on final. */
+struct backward {
+    struct mode *mode;
+    size_t vector, first, at;
+};
+
+static void report_suffix(void *context, size_t lo)
+{
+    struct backward *backward = context;
+    size_t at = backward->first + lo;
+    if (at < backward->at)
+        backward->mode->impl->ready(backward->mode, backward->vector, at, backward->at);
+    backward->at = at;
+}
+
+void trp_update_backward(const trp_update *update, size_t vector, size_t first, trp_net *net,
+                         const trp_net_rows *rows, const trp_net_grads *grads)
+{
+    struct mode *mode = update->run->mode;
+    struct backward backward = {mode, vector, first, first + trp_net_plan_param_count(net)};
+    trp_net_grads all = *grads;
+    all.params = update->grads[vector] + first;
+    all.ready = mode->impl->ready ? report_suffix : NULL;
+    all.context = &backward;
+    trp_net_backward(net, update->vectors[vector] + first, rows, &all);
+}
+
+trp_status trp_update_max(const trp_update *update, double *value)
+{
+    struct mode *mode = update->run->mode;
+    return mode->impl->max ? mode->impl->max(mode, value) : TRP_OK;
+}
+
 trp_status trp_update_reduce(const trp_update *update, size_t vector)
 {
     struct mode *mode = update->run->mode;

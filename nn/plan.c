@@ -64,6 +64,11 @@ static void pass_begin(struct pass *pass, const trp_net *net, const float *param
         pass->external[external_index(PLACE_OUTPUT, i)] = rows->outputs[i];
 }
 
+size_t trp_net_plan_param_count(const trp_net *net)
+{
+    return net->program.graph.param_count;
+}
+
 void trp_net_forward(trp_net *net, const float *params, const trp_net_rows *rows)
 {
     struct pass pass;

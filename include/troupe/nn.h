@@ -309,6 +309,9 @@ typedef struct trp_net trp_net;
 TRP_API TRP_MUST_USE trp_status trp_net_create(trp_net **out, const trp_net_options *options);
 TRP_API void trp_net_destroy(trp_net *net); /* NULL is fine */
 
+/* trp_net_param_count() of its spec. */
+TRP_API size_t trp_net_plan_param_count(const trp_net *net);
+
 /* What goes through a network in one call: 1 <= rows <= the plan's batch. All pointers are to
  * memory of the plan's device, and borrowed until the queue has come so far; the struct itself is
  * not. */

@@ -90,10 +90,21 @@ TRP_API const void *trp_update_device_column(const trp_update *update, size_t so
  * What was never reported is combined by trp_update_reduce(). Free where the learner is alone. */
 TRP_API void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t hi);
 
+/* trp_net_backward() of a network whose parameters begin at `first` of `vector`, to its gradient
+ * there: the last one of a phase that adds to these. What becomes final meanwhile is reported as by
+ * trp_update_ready(). Of `grads` params, ready and context are set here. */
+TRP_API void trp_update_backward(const trp_update *update, size_t vector, size_t first,
+                                 trp_net *net, const trp_net_rows *rows,
+                                 const trp_net_grads *grads);
+
 /* After it the gradient of `vector` is the mean over all learners. Every learner calls it in the
  * same order. UNAVAILABLE: a learner is gone. For algorithms that look at the gradient before the
  * optimizer does; trp_update_apply() calls it otherwise. */
 TRP_API TRP_MUST_USE trp_status trp_update_reduce(const trp_update *update, size_t vector);
+
+/* *value becomes the largest that any learner has: importance weights are divided by the largest
+ * of all batches. Every learner calls it in the same order. Fails as trp_update_reduce(). */
+TRP_API TRP_MUST_USE trp_status trp_update_max(const trp_update *update, double *value);
 
 /* The next phase of `vector` is also refused, or left out, where *number, of the device's memory,
  * is not finite: "the NAME of step 3 is nan". `name` is static. */

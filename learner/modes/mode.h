@@ -15,6 +15,8 @@ struct mode_impl {
     void (*ready)(struct mode *mode, size_t index, size_t lo, size_t hi);
     /* The gradient becomes the mean over all learners: trp_update_reduce(). */
     trp_status (*reduce)(struct mode *mode, size_t index);
+    /* *value becomes the largest of all learners': trp_update_max(). */
+    trp_status (*max)(struct mode *mode, double *value);
     /* Ends a phase: reduces, measures, steps, makes the gradient 0, all on the queue. How the phase
      * ended is in the vector's phases. */
     trp_status (*apply)(struct mode *mode, size_t index);

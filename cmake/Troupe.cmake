@@ -85,6 +85,20 @@ function(troupe_nn_kernels)
         "${optimize};-mavx512f;-mavx512bw;-mavx512vl;-mavx512bf16;-mfma;${wide}")
 endfunction()
 
+# troupe_collective_kernels(): the same for those that combine vectors.
+function(troupe_collective_kernels)
+    set_source_files_properties(learner/collective/reduce_generic.c PROPERTIES COMPILE_OPTIONS -O3)
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        return()
+    endif()
+    target_sources(troupe_learner_collective PRIVATE
+        learner/collective/reduce_avx2.c learner/collective/reduce_avx512.c)
+    set_source_files_properties(learner/collective/reduce_avx2.c PROPERTIES
+        COMPILE_OPTIONS "-O3;-mavx2")
+    set_source_files_properties(learner/collective/reduce_avx512.c PROPERTIES
+        COMPILE_OPTIONS "-O3;-mavx512f;-mavx512bw;-mprefer-vector-width=512")
+endfunction()
+
 # troupe_test_limit(name s): how long a test may take; under a sanitizer three times as long. Those
 # that may take long begin first, beside others: one that began last would be waited for alone.
 function(troupe_test_limit name seconds)

@@ -11,6 +11,7 @@
 #include <troupe/bsuite.h>
 #include <troupe/bytes.h>
 #include <troupe/checkpoint.h>
+#include <troupe/collective.h>
 #include <troupe/columns.h>
 #include <troupe/crr.h>
 #include <troupe/d4pg.h>

@@ -1,0 +1,145 @@
+/* Collective operations: the ranks of a group combine vectors. A trp_collective is one rank's end
+ * of one generation of a group: it is made with all others of the generation, and is dead for good
+ * after any failure; whoever is left forms the next generation.
+ *
+ * All ranks start the same operations in the same order, each rank from one thread. Starting never
+ * waits and never fails: what failed comes out of trp_collective_wait(), with the same words on
+ * every rank, and stays. An operation has a ticket; they are done in order. The waiting thread
+ * drives the transfer itself; a thread of the collective's own does while nobody waits, so that
+ * other work may go on meanwhile.
+ *
+ *     // The mean of a vector over the group.
+ *     static trp_status mean(trp_collective *group, float *values, size_t count)
+ *     {
+ *         uint64_t ticket = trp_collective_allreduce(group, NULL, values, count,
+ *                                                    TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM);
+ *         TRP_TRY(trp_collective_wait(group, ticket));
+ *         for (size_t i = 0; i < count; i++)
+ *             values[i] /= (float)trp_collective_size(group);
+ *         return TRP_OK;
+ *     }
+ */
+#ifndef TRP_COLLECTIVE_H
+#define TRP_COLLECTIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/device.h>
+#include <troupe/status.h>
+#include <troupe/stop.h>
+
+TRP_BEGIN_DECLS
+
+typedef struct trp_collective trp_collective;
+
+/* The types of values. bf16 (as uint16_t) is summed in float32 and rounded at each hop; integers
+ * wrap around. */
+typedef enum {
+    TRP_COLLECTIVE_F32,
+    TRP_COLLECTIVE_BF16,
+    TRP_COLLECTIVE_I32,
+    TRP_COLLECTIVE_U64,
+} trp_collective_type;
+
+/* The largest of several floats, one of which is a NaN, is a NaN. */
+typedef enum {
+    TRP_COLLECTIVE_SUM,
+    TRP_COLLECTIVE_MAX,
+} trp_collective_op;
+
+typedef struct {
+    const char *group;            /* in errors, and compared; at most 63 bytes; NULL: "" */
+    uint64_t generation;          /* never used twice by a group */
+    uint64_t nonce;               /* a secret of the generation's members */
+    uint32_t rank, size;          /* this rank, of so many */
+    const char *const *addresses; /* of all ranks' listeners, by rank */
+    uint64_t fingerprint; /* of what has to be the same on all ranks, e.g. the network's layout */
+    uint32_t timeout_ms;  /* for connecting, and for each operation; 0: 30 s */
+    bool deterministic;   /* sums are made in an order that follows from count and size alone */
+    trp_stop *stop;       /* ends connecting with CANCELLED; may be NULL */
+} trp_collective_options;
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+/* All `size` ranks at once, for threads of this process: out[rank] is for one of them each. Of the
+ * options only group, generation, fingerprint, timeout_ms and deterministic count.
+ * RESOURCE_EXHAUSTED: no thread or no descriptor was left; nothing was made then. */
+TRP_API TRP_MUST_USE trp_status trp_collective_local_create(trp_collective **out, uint32_t size,
+                                                            const trp_collective_options *options);
+
+/* Leaves the group: operations that are not done fail on all other ranks. Memory of operations is
+ * not touched any more when it returns. Before the queues of its operations are destroyed. NULL is
+ * fine. */
+TRP_API void trp_collective_destroy(trp_collective *collective);
+
+TRP_API uint32_t trp_collective_rank(const trp_collective *collective);
+TRP_API uint32_t trp_collective_size(const trp_collective *collective);
+
+/* Rank `rank`'s range of `count` values, [low, high): together they are all, in the order of ranks.
+ * Ranges begin at multiples of 64 bytes, and of 32 values; some may be empty. */
+TRP_API void trp_collective_range(const trp_collective *collective, size_t count, uint32_t rank,
+                                  size_t *low, size_t *high);
+
+/* ---- operations ---------------------------------------------------------------------------- */
+
+/* All work in place on `count` values, and return a ticket. Their memory is that of the queue's
+ * device, and the operation comes after everything that is on the queue so far; or the host's, for
+ * which `queue` may be NULL. Nobody touches it until the operation was waited for: then what is put
+ * on the queue comes after the operation. Memory of a device is transferred while its rank waits,
+ * never behind its back. */
+
+/* The sum or largest over all ranks, on all ranks: the same bits everywhere. */
+TRP_API uint64_t trp_collective_allreduce(trp_collective *collective, trp_queue *queue,
+                                          void *values, size_t count, trp_collective_type type,
+                                          trp_collective_op op);
+
+/* The same, of which each rank gets its range (the bits that allreduce gives); the other values
+ * are undefined. */
+TRP_API uint64_t trp_collective_reduce_scatter(trp_collective *collective, trp_queue *queue,
+                                               void *values, size_t count, trp_collective_type type,
+                                               trp_collective_op op);
+
+/* Each rank's range of values, on all ranks. */
+TRP_API uint64_t trp_collective_all_gather(trp_collective *collective, trp_queue *queue,
+                                           void *values, size_t count, trp_collective_type type);
+
+/* Rank `root`'s values, on all ranks. */
+TRP_API uint64_t trp_collective_broadcast(trp_collective *collective, trp_queue *queue,
+                                          void *values, size_t count, trp_collective_type type,
+                                          uint32_t root);
+
+/* Done when all ranks have started it. */
+TRP_API uint64_t trp_collective_barrier(trp_collective *collective);
+
+/* True when a wait for it would return at once. Never blocks. */
+TRP_API bool trp_collective_done(trp_collective *collective, uint64_t ticket);
+
+/* Waits until the operation, and all before it, are done: as long as the options' timeout, counted
+ * from when it could begin. Fails, with the same words on all ranks that live, with
+ *   UNAVAILABLE: a rank is gone (which), or gave up with trp_collective_abort();
+ *   DEADLINE_EXCEEDED: a rank is waited for (which, in what);
+ *   FAILED_PRECONDITION: two ranks started different operations (which ranks, what): kind, count,
+ *     type, sum or max, root;
+ *   and whatever the device of a queue says. */
+TRP_API TRP_MUST_USE trp_status trp_collective_wait(trp_collective *collective, uint64_t ticket);
+
+/* Ends the generation: all waits of all ranks fail with UNAVAILABLE and `why`, those that are going
+ * on at once. Safe from any thread; only the first failure counts. */
+TRP_API void trp_collective_abort(trp_collective *collective, const char *why);
+
+/* ---- counters ------------------------------------------------------------------------------ */
+
+/* What this rank did. Bytes are those of values. A message is what one rank sends another in one
+ * step of an operation, whatever its size. */
+typedef struct {
+    uint64_t operations; /* done */
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received;
+} trp_collective_counters;
+
+TRP_API trp_collective_counters trp_collective_read(trp_collective *collective);
+
+TRP_END_DECLS
+#endif

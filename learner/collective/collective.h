@@ -1,0 +1,122 @@
+/* A rank's end of a group: who drives it, what is on its way, and how it fails.
+ *
+ * Everything is under one mutex, which is held while something moves and released for sleeps. The
+ * calling thread drives the operations while it waits; the helper, a thread of the collective's
+ * own, while it does not, and hears the other ranks' notices at any time. */
+#ifndef TRP_LEARNER_COLLECTIVE_H
+#define TRP_LEARNER_COLLECTIVE_H
+
+#include <stdatomic.h>
+
+#include <troupe/collective.h>
+
+#include "core/thread.h"
+#include "limits.h"
+#include "notice.h"
+#include "staging.h"
+#include "transfer.h"
+
+/* Started and not done. */
+struct operation {
+    struct operation *next;
+    struct transfer transfer;
+    int64_t began_ns; /* when it could begin; 0: not yet */
+    /* Values of a device: */
+    trp_queue *queue; /* NULL: the host's */
+    void *device_values;
+    struct staging *staging;
+    uint64_t mark;
+    bool staged; /* the queue has come to it */
+};
+
+/* What is known of another rank. */
+struct group_peer {
+    struct notice_line line;
+    struct notice waits;   /* its last one of that kind; kind 0: none */
+    struct notice differs; /* the same; only rank 0 is told */
+    int64_t broken_ns;     /* since when its lane fails; 0: it does not */
+};
+
+struct trp_collective {
+    char group[COLLECTIVE_GROUP_BYTES_MAX + 1];
+    uint64_t generation;
+    uint32_t rank, size;
+    int64_t timeout_ns;
+    struct schedule_table table;
+    struct peer_lane **lanes; /* by rank; its own is NULL */
+    struct group_peer *peers;
+    uint8_t *snapshot;
+
+    struct mutex mutex;
+    uint64_t started, done;                         /* sequences */
+    struct operation *first, *last;                 /* those between */
+    struct operation *spare;                        /* to be used again */
+    struct group_call calls[COLLECTIVE_CALLS_KEPT]; /* by sequence, the newest */
+    struct staging *stagings;
+    trp_collective_counters counters;
+    bool waiting;         /* the caller drives */
+    _Atomic bool calling; /* it wants to */
+
+    trp_status status; /* of the group; the first failure */
+    char *words;
+    bool broken;           /* a lane failed: who is gone is about to be known */
+    bool disputed;         /* rank 0 decides who called what */
+    struct notice dispute; /* as it was told */
+    struct notice told;    /* the last of NOTICE_WAITS; kind 0: none */
+    int64_t told_ns;
+
+    struct mutex abort_mutex;
+    char *abort_words;       /* under abort_mutex; NULL: nobody aborted */
+    _Atomic bool is_aborted; /* there are such words */
+
+    struct thread helper;
+    bool stopping;
+    int caller_wake, helper_wake; /* eventfds: it looks again */
+    int timer;                    /* timerfd: the helper looks whether it has to help */
+    int64_t timer_ns;             /* for when it is set; 0: it is not */
+    struct pollfd *caller_fds, *helper_fds;
+};
+
+/* An end with lines and lanes that do not exist yet; the lines' descriptors are given by rank, and
+ * its own from now on, also when it fails. */
+TRP_MUST_USE trp_status collective_init(struct trp_collective **out,
+                                        const trp_collective_options *options, const int *line_fds);
+
+/* Its lanes, which are its own from now on, are complete: the helper starts. */
+TRP_MUST_USE trp_status collective_start(struct trp_collective *c, struct peer_lane **lanes,
+                                         const struct schedule_table *table);
+
+/* ---- drive.c ------------------------------------------------------------------------------- */
+
+/* The helper looks after `ns`, or before. With the mutex. */
+void collective_help_in(struct trp_collective *c, int64_t ns);
+
+/* Moves what can be moved of the first operation. `caller`: of devices', too. With the mutex. */
+bool collective_advance(struct trp_collective *c, bool caller);
+
+void collective_help(void *c); /* the helper's thread */
+
+/* ---- failure.c; with the mutex -------------------------------------------------------------- */
+
+/* The first failure is the group's: others are told of it, and offered values withdrawn. */
+void collective_fail(struct trp_collective *c, trp_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Takes in what other ranks told, and what trp_collective_abort() left. */
+void collective_hear(struct trp_collective *c);
+
+/* Of the first operation, which waits: tells others, gives up ranks that are silent, and the group
+ * when its time is over. */
+void collective_worry(struct trp_collective *c);
+
+/* When that has to be called again, at the latest. */
+int64_t collective_worry_ns(const struct trp_collective *c);
+
+/* A peer called `other` where this rank called `mine`. */
+void collective_differs(struct trp_collective *c, const struct group_call *mine, uint32_t peer,
+                        const struct group_call *other);
+
+/* The lane of a peer failed. */
+void collective_lane_failed(struct trp_collective *c, uint32_t peer);
+
+#endif

@@ -1,0 +1,248 @@
+/* Who drives, and how they wait. A thread that waits for an operation looks for a moment whether
+ * something came, and then sleeps in poll(): on one host an answer is there sooner than a sleep
+ * begins and ends. The helper sleeps until a notice comes, or until a timer that whoever starts an
+ * operation sets: waking a thread for each would cost more than most operations. */
+#include "collective.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/timerfd.h>
+
+#include "event.h"
+
+/* ---- moving -------------------------------------------------------------------------------- */
+
+static void operation_done(struct trp_collective *c, struct operation *operation)
+{
+    const struct transfer *transfer = &operation->transfer;
+    if (operation->queue) {
+        trp_queue_copy(operation->queue, operation->device_values, operation->staging->memory,
+                       transfer->schedule.call.count *
+                           call_type_bytes(transfer->schedule.call.type));
+        staging_give(operation->staging, operation->queue);
+    }
+    c->counters.operations++;
+    c->counters.messages_sent += transfer->schedule.sends;
+    c->counters.messages_received += transfer->schedule.receives;
+    c->counters.bytes_sent += transfer->bytes_sent;
+    c->counters.bytes_received += transfer->bytes_received;
+    c->done++;
+    c->first = operation->next;
+    if (!c->first)
+        c->last = NULL;
+    operation->next = c->spare;
+    c->spare = operation;
+}
+
+/* Notes what a look showed besides. */
+static void judge_look(struct trp_collective *c, const struct transfer_look *look)
+{
+    if (look->differs)
+        collective_differs(c, &c->first->transfer.schedule.call, look->peer, &look->other);
+    if (look->status != TRP_OK)
+        collective_lane_failed(c, look->peer);
+}
+
+bool collective_advance(struct trp_collective *c, bool caller)
+{
+    struct operation *operation = c->first;
+    if (!operation || c->status != TRP_OK || c->disputed || c->broken)
+        return false;
+    if (operation->queue && (!caller || !operation->staged))
+        return false;
+    if (operation->began_ns == 0)
+        operation->began_ns = clock_now_ns(&clock_monotonic);
+    struct transfer_look look = {.status = TRP_OK};
+    if (!transfer_is_done(&operation->transfer))
+        look = transfer_advance(&operation->transfer, c->lanes);
+    judge_look(c, &look);
+    if (!transfer_is_done(&operation->transfer))
+        return look.moved;
+    operation_done(c, operation);
+    return true;
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------ */
+
+static unsigned poll_lines(const struct trp_collective *c, struct pollfd *fds)
+{
+    unsigned count = 0;
+    for (uint32_t peer = 0; peer < c->size; peer++) {
+        const struct notice_line *line = &c->peers[peer].line;
+        if (line->fd >= 0 && !line->closed)
+            fds[count++] = (struct pollfd){.fd = line->fd, .events = POLLIN};
+    }
+    return count;
+}
+
+static int poll_ms(int64_t until_ns)
+{
+    if (until_ns == INT64_MAX)
+        return -1;
+    int64_t left = until_ns - clock_now_ns(&clock_monotonic);
+    return left <= 0 ? 0 : (int)((left + 999999) / 1000000);
+}
+
+/* Sleeps until something comes, with the mutex released. `drives`: for the operation, too. */
+static void sleep_until_news(struct trp_collective *c, struct pollfd *fds, unsigned count,
+                             bool drives)
+{
+    struct peer_lane *armed[2];
+    unsigned lanes = 0, lines = poll_lines(c, fds + count), all = count + lines;
+    bool quiet = true;
+    bool goes_on = c->status == TRP_OK && !c->disputed && !c->broken;
+    if (drives && goes_on && c->first && c->first->began_ns > 0)
+        quiet = transfer_arm(&c->first->transfer, c->lanes, fds + all, armed, &lanes);
+    int ms = quiet ? poll_ms(collective_worry_ns(c)) : 0;
+    if (turns_active())
+        ms = 0;
+    bool caller = fds == c->caller_fds;
+    mutex_unlock(&c->mutex);
+    poll(fds, all + lanes, ms);
+    turns_pass();
+    mutex_lock(&c->mutex);
+    for (unsigned i = 0; i < lanes && (caller || !c->waiting); i++)
+        if (fds[all + i].revents && armed[i]->impl->rouse)
+            armed[i]->impl->rouse(armed[i]);
+}
+
+/* ---- the caller ---------------------------------------------------------------------------- */
+
+/* Brings values of a device here, in the order of operations. The device may need long: nothing
+ * else is held up meanwhile. */
+static void stage(struct trp_collective *c)
+{
+    struct operation *operation = c->first;
+    if (!operation || !operation->queue || operation->staged)
+        return;
+    trp_queue *queue = operation->queue;
+    uint64_t mark = operation->mark;
+    mutex_unlock(&c->mutex);
+    trp_status status = trp_queue_sync(queue, mark);
+    mutex_lock(&c->mutex);
+    operation->staged = true;
+    if (status == TRP_OK)
+        staging_passed(c->stagings, queue, mark);
+    else
+        collective_fail(c, status, "rank %u: %s", c->rank, trp_last_error());
+}
+
+/* True: it goes on; false: nothing came for a while. */
+static bool look_awhile(struct trp_collective *c)
+{
+    if (turns_active())
+        return collective_advance(c, true);
+    int64_t until = 0;
+    for (unsigned looks = 0;; looks++) {
+        if (collective_advance(c, true) ||
+            atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+            return true;
+        if (looks < COLLECTIVE_SPIN_LOOKS)
+            continue;
+        int64_t now = clock_now_ns(&clock_monotonic);
+        if (until == 0)
+            until = now + COLLECTIVE_SPIN_NS;
+        if (now >= until)
+            return false;
+        sched_yield();
+    }
+}
+
+static void drive_until(struct trp_collective *c, uint64_t ticket)
+{
+    int64_t heard = clock_now_ns(&clock_coarse);
+    while (c->done < ticket && c->status == TRP_OK) {
+        stage(c);
+        bool moved = look_awhile(c);
+        int64_t now = clock_now_ns(&clock_coarse); /* ticks every few milliseconds */
+        if (moved && now == heard && !atomic_load_explicit(&c->is_aborted, memory_order_acquire))
+            continue;
+        heard = now;
+        collective_hear(c);
+        collective_worry(c);
+        if (moved || c->status != TRP_OK)
+            continue;
+        c->caller_fds[0] = (struct pollfd){.fd = c->caller_wake, .events = POLLIN};
+        sleep_until_news(c, c->caller_fds, 1, true);
+        event_clear(c->caller_wake);
+    }
+}
+
+bool trp_collective_done(trp_collective *collective, uint64_t ticket)
+{
+    mutex_lock(&collective->mutex);
+    bool done = collective->done >= ticket || collective->status != TRP_OK;
+    mutex_unlock(&collective->mutex);
+    return done;
+}
+
+trp_status trp_collective_wait(trp_collective *collective, uint64_t ticket)
+{
+    struct trp_collective *c = collective;
+    atomic_store_explicit(&c->calling, true, memory_order_relaxed);
+    mutex_lock(&c->mutex);
+    assert(ticket <= c->started);
+    c->waiting = true;
+    drive_until(c, ticket);
+    c->waiting = false;
+    atomic_store_explicit(&c->calling, false, memory_order_relaxed);
+    if (c->first)
+        collective_help_in(c, COLLECTIVE_HELP_LARGE_NS);
+    bool done = c->done >= ticket;
+    trp_status status = done ? TRP_OK : c->status;
+    if (status != TRP_OK)
+        trp_fail(status, "%s", c->words);
+    mutex_unlock(&c->mutex);
+    return status;
+}
+
+/* ---- the helper ---------------------------------------------------------------------------- */
+
+void collective_help_in(struct trp_collective *c, int64_t ns)
+{
+    int64_t at = clock_now_ns(&clock_monotonic) + ns;
+    if (c->timer_ns > 0 && c->timer_ns <= at)
+        return;
+    c->timer_ns = at;
+    struct itimerspec when = {.it_value = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000}};
+    timerfd_settime(c->timer, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+/* One look of the helper's; false: it may sleep. */
+static bool help_once(struct trp_collective *c, bool drives)
+{
+    if (drives && collective_advance(c, false)) {
+        mutex_unlock(&c->mutex); /* the caller may want it */
+        if (atomic_load_explicit(&c->calling, memory_order_relaxed))
+            sched_yield();
+        mutex_lock(&c->mutex);
+        return true;
+    }
+    collective_hear(c);
+    if (!c->waiting)
+        collective_worry(c);
+    return false;
+}
+
+void collective_help(void *arg)
+{
+    struct trp_collective *c = arg;
+    bool drives = false;
+    mutex_lock(&c->mutex);
+    while (!c->stopping) {
+        drives = drives && c->first && !c->waiting && c->status == TRP_OK;
+        if (help_once(c, drives))
+            continue;
+        c->helper_fds[0] = (struct pollfd){.fd = c->helper_wake, .events = POLLIN};
+        c->helper_fds[1] = (struct pollfd){.fd = c->timer, .events = POLLIN};
+        sleep_until_news(c, c->helper_fds, 2, drives);
+        event_clear(c->helper_wake);
+        if (c->helper_fds[1].revents) {
+            event_clear(c->timer);
+            c->timer_ns = 0;
+            drives = c->first && !c->waiting;
+        }
+    }
+    mutex_unlock(&c->mutex);
+}

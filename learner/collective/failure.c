@@ -1,0 +1,288 @@
+/* How a group fails: with the same words on all ranks that live. The first rank that knows says it
+ * to all on their lines, and whoever is told first says nothing else.
+ *
+ * A process that ends closes its lines, so every rank learns by itself who is gone. A rank that is
+ * stopped, or does something else, closes nothing: whoever waits for long tells all others in
+ * which call, and for whom. At its deadline a rank goes along these from rank to rank, up to the
+ * one that does not wait: that is who all wait for.
+ *
+ * Two ranks that find that they called different things cannot know what others find: rank 0 is
+ * told, and decides. A pattern of messages may let nobody find it: then ranks wait, and what they
+ * tell has their calls in it. */
+#include "collective.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "event.h"
+
+static void tell_all(struct trp_collective *c, const struct notice *notice, const char *text)
+{
+    for (uint32_t peer = 0; peer < c->size; peer++)
+        if (peer != c->rank)
+            notice_send(&c->peers[peer].line, notice, text);
+}
+
+static void fail_with(struct trp_collective *c, trp_status status, char *words)
+{
+    if (c->status != TRP_OK) {
+        free(words);
+        return;
+    }
+    c->status = status;
+    c->words = words;
+    struct notice notice = {.kind = NOTICE_FAILED, .status = status, .rank = c->rank};
+    tell_all(c, &notice, words);
+    for (uint32_t peer = 0; peer < c->size; peer++)
+        if (peer != c->rank && c->lanes[peer] && c->lanes[peer]->impl->withdraw)
+            c->lanes[peer]->impl->withdraw(c->lanes[peer]);
+    event_set(c->caller_wake);
+    event_set(c->helper_wake);
+}
+
+void collective_fail(struct trp_collective *c, trp_status status, const char *format, ...)
+{
+    char text[NOTICE_TEXT_BYTES_MAX + 1];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fail_with(c, status, xstrdup(text));
+}
+
+/* ---- calls that differ --------------------------------------------------------------------- */
+
+static void fail_differing(struct trp_collective *c, uint32_t a, const struct group_call *called_a,
+                           uint32_t b, const struct group_call *called_b)
+{
+    char words_a[CALL_WORDS_BYTES], words_b[CALL_WORDS_BYTES];
+    call_words(called_a, words_a);
+    call_words(called_b, words_b);
+    bool swap = a > b;
+    collective_fail(c, TRP_FAILED_PRECONDITION,
+                    "ranks started different operations: rank %" PRIu32 " %s (its %" PRIu64
+                    "), rank %" PRIu32 " %s (its %" PRIu64 ")",
+                    swap ? b : a, swap ? words_b : words_a,
+                    swap ? called_b->sequence : called_a->sequence, swap ? a : b,
+                    swap ? words_a : words_b, swap ? called_a->sequence : called_b->sequence);
+}
+
+static void decide_dispute(struct trp_collective *c, uint32_t from, const struct notice *notice)
+{
+    fail_differing(c, from, &notice->call, notice->rank, &notice->other);
+}
+
+void collective_differs(struct trp_collective *c, const struct group_call *mine, uint32_t peer,
+                        const struct group_call *other)
+{
+    c->disputed = true;
+    c->dispute =
+        (struct notice){.kind = NOTICE_DIFFERS, .rank = peer, .call = *mine, .other = *other};
+    if (c->rank == 0)
+        decide_dispute(c, 0, &c->dispute);
+    else
+        notice_send(&c->peers[0].line, &c->dispute, "");
+}
+
+/* This rank's call of that number, if it is known; NULL: it is not. */
+static const struct group_call *call_of(const struct trp_collective *c, uint64_t sequence)
+{
+    bool known =
+        sequence > 0 && sequence <= c->started && sequence + COLLECTIVE_CALLS_KEPT > c->started;
+    return known ? &c->calls[sequence % COLLECTIVE_CALLS_KEPT] : NULL;
+}
+
+/* Compares what a rank waits in with what all others are known to have called. */
+static void judge(struct trp_collective *c, uint32_t rank)
+{
+    const struct group_call *call = &c->peers[rank].waits.call;
+    const struct group_call *mine = call_of(c, call->sequence);
+    if (mine && !call_equal(mine, call))
+        fail_differing(c, c->rank, mine, rank, call);
+    for (uint32_t peer = 0; peer < c->size; peer++) {
+        const struct notice *other = &c->peers[peer].waits;
+        if (other->kind != 0 && other->call.sequence == call->sequence &&
+            !call_equal(&other->call, call))
+            fail_differing(c, peer, &other->call, rank, call);
+    }
+}
+
+static void judge_all(struct trp_collective *c)
+{
+    for (uint32_t peer = 0; peer < c->size && c->rank == 0; peer++)
+        if (c->peers[peer].waits.kind != 0)
+            judge(c, peer);
+}
+
+/* ---- hearing ------------------------------------------------------------------------------- */
+
+static void tell_waits(struct trp_collective *c, int64_t now)
+{
+    struct notice notice = {.kind = NOTICE_WAITS,
+                            .rank = transfer_waits_for(&c->first->transfer),
+                            .call = c->first->transfer.schedule.call};
+    if (memcmp(&notice, &c->told, sizeof notice) == 0)
+        return;
+    c->told = notice;
+    c->told_ns = now;
+    tell_all(c, &notice, "");
+}
+
+/* A rank that waits in the same operation says so, too: then all know, whoever's deadline is
+ * first. */
+static void hear_waits(struct trp_collective *c, uint32_t peer, const struct notice *notice)
+{
+    c->peers[peer].waits = *notice;
+    if (c->first && c->first->began_ns > 0 && !transfer_is_done(&c->first->transfer) &&
+        c->first->transfer.schedule.call.sequence == notice->call.sequence)
+        tell_waits(c, clock_now_ns(&clock_monotonic));
+}
+
+static void hear_notice(struct trp_collective *c, uint32_t peer, const struct notice *notice,
+                        const char *text)
+{
+    switch (notice->kind) {
+    case NOTICE_WAITS:
+        if (notice->rank < c->size && c->status == TRP_OK)
+            hear_waits(c, peer, notice);
+        break;
+    case NOTICE_DIFFERS:
+        if (notice->rank < c->size && c->rank == 0)
+            decide_dispute(c, peer, notice);
+        break;
+    case NOTICE_FAILED:
+        fail_with(c, notice->status == TRP_OK ? TRP_UNKNOWN : (trp_status)notice->status,
+                  xstrdup(text));
+        break;
+    case NOTICE_LEAVES:
+        c->peers[peer].line.left = true;
+        break;
+    }
+}
+
+static void hear_line(struct trp_collective *c, uint32_t peer)
+{
+    struct notice_line *line = &c->peers[peer].line;
+    struct notice notice;
+    char text[NOTICE_TEXT_BYTES_MAX + 1];
+    bool was_closed = line->closed;
+    while (notice_receive(line, &notice, text))
+        hear_notice(c, peer, &notice, text);
+    if (line->closed && !was_closed && !line->left)
+        collective_fail(c, TRP_UNAVAILABLE, "rank %" PRIu32 " of %" PRIu32 " is gone", peer,
+                        c->size);
+}
+
+static void hear_abort(struct trp_collective *c)
+{
+    if (!atomic_load_explicit(&c->is_aborted, memory_order_acquire) || c->status != TRP_OK)
+        return;
+    mutex_lock(&c->abort_mutex);
+    char *words = xstrdup(c->abort_words);
+    mutex_unlock(&c->abort_mutex);
+    fail_with(c, TRP_UNAVAILABLE, words);
+}
+
+void collective_hear(struct trp_collective *c)
+{
+    hear_abort(c);
+    /* Who failed closes its line soon after it said why, maybe to another rank first. */
+    for (uint32_t peer = 0; peer < c->size; peer++)
+        if (peer != c->rank && !c->peers[peer].line.closed)
+            hear_line(c, peer);
+    if (c->status == TRP_OK)
+        judge_all(c);
+}
+
+/* ---- worrying ------------------------------------------------------------------------------ */
+
+void collective_lane_failed(struct trp_collective *c, uint32_t peer)
+{
+    c->broken = true;
+    if (c->peers[peer].broken_ns == 0)
+        c->peers[peer].broken_ns = clock_now_ns(&clock_monotonic);
+}
+
+/* Along what ranks told, to the one that waits for nobody. */
+static uint32_t waited_for(const struct trp_collective *c)
+{
+    const struct transfer *transfer = &c->first->transfer;
+    uint32_t direct = transfer_waits_for(transfer), rank = direct;
+    for (uint32_t steps = 0; steps < c->size && rank != c->rank; steps++) {
+        const struct notice *waits = &c->peers[rank].waits;
+        if (waits->kind == 0 || waits->call.sequence != transfer->schedule.call.sequence)
+            return rank;
+        rank = waits->rank;
+    }
+    return direct;
+}
+
+static void fail_late(struct trp_collective *c)
+{
+    char words[CALL_WORDS_BYTES];
+    const struct group_call *call = &c->first->transfer.schedule.call;
+    call_words(call, words);
+    if (c->disputed)
+        decide_dispute(c, c->rank, &c->dispute);
+    collective_fail(c, TRP_DEADLINE_EXCEEDED,
+                    "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
+                    ", %s, for %" PRId64 " ms",
+                    waited_for(c), c->size, call->sequence, words, c->timeout_ns / 1000000);
+}
+
+static int64_t worries_after(const struct trp_collective *c)
+{
+    int64_t part = c->timeout_ns / COLLECTIVE_WORRY_PART;
+    int64_t most = COLLECTIVE_WORRY_MS_MAX * INT64_C(1000000);
+    return part < most ? part : most;
+}
+
+/* A lane that fails while its line is open, and one whose rank has left before it was done. */
+static void give_up_broken(struct trp_collective *c, int64_t now)
+{
+    for (uint32_t peer = 0; peer < c->size && c->status == TRP_OK; peer++) {
+        const struct group_peer *it = &c->peers[peer];
+        if (it->broken_ns == 0)
+            continue;
+        if (it->line.left)
+            collective_fail(c, TRP_UNAVAILABLE, "rank %" PRIu32 " of %" PRIu32 " has left", peer,
+                            c->size);
+        else if (now > it->broken_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000))
+            collective_fail(c, TRP_UNAVAILABLE,
+                            "rank %" PRIu32 " of %" PRIu32 " is cut off from rank %" PRIu32, peer,
+                            c->size, c->rank);
+    }
+}
+
+void collective_worry(struct trp_collective *c)
+{
+    if (c->status != TRP_OK || !c->first || c->first->began_ns == 0)
+        return;
+    int64_t now = clock_now_ns(&clock_monotonic), since = now - c->first->began_ns;
+    give_up_broken(c, now);
+    if (c->status != TRP_OK || since < worries_after(c))
+        return;
+    bool again = now > c->told_ns + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000);
+    if (again || c->told.call.sequence != c->first->transfer.schedule.call.sequence)
+        tell_waits(c, now);
+    if (since >= c->timeout_ns)
+        fail_late(c);
+}
+
+int64_t collective_worry_ns(const struct trp_collective *c)
+{
+    if (c->status != TRP_OK || !c->first || c->first->began_ns == 0)
+        return INT64_MAX;
+    int64_t now = clock_now_ns(&clock_monotonic), began = c->first->began_ns;
+    for (uint32_t peer = 0; peer < c->size; peer++)
+        if (c->peers[peer].broken_ns > 0)
+            return now + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000) / 10;
+    if (now < began + worries_after(c))
+        return began + worries_after(c);
+    int64_t again = now + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000);
+    return again < began + c->timeout_ns ? again : began + c->timeout_ns;
+}

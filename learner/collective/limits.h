@@ -1,0 +1,42 @@
+/* Bounds of learner/collective/ that are no option, with their arithmetic. */
+#ifndef TRP_LEARNER_COLLECTIVE_LIMITS_H
+#define TRP_LEARNER_COLLECTIVE_LIMITS_H
+
+enum {
+    /* On the wire, and between builds: changes with everything that ranks say to each other. */
+    COLLECTIVE_WIRE = 1,
+    /* Each rank has two connections to each other one: 2046 descriptors. */
+    COLLECTIVE_RANKS_MAX = 1024,
+    COLLECTIVE_GROUP_BYTES_MAX = 63,
+    COLLECTIVE_TIMEOUT_MS = 30000,
+    /* Started and not done, 256 bytes each. */
+    COLLECTIVE_OPERATIONS_MAX = 65536,
+    /* Old calls that rank 0 still knows when another rank asks what was called. */
+    COLLECTIVE_CALLS_KEPT = 64,
+    /* transfer.c: so much is received, and summed while it is in the second-level cache, before it
+     * is looked whether more can be sent. */
+    COLLECTIVE_SEGMENT_BYTES = 128 << 10,
+    /* transfer.c: what came in is passed on when there is so much of it: a call costs 2 us. */
+    COLLECTIVE_GRAIN_BYTES = 32 << 10,
+    /* transfer.c: values that are received together with the call before them. */
+    COLLECTIVE_TOGETHER_BYTES = 32 << 10,
+    /* drive.c: how long a waiting thread looks again and again before it sleeps: a message needs 5
+     * to 20 us on one host, a sleep costs 50. */
+    COLLECTIVE_SPIN_NS = 50000,
+    COLLECTIVE_SPIN_LOOKS = 16, /* without giving the processor away */
+    /* drive.c: when the collective's own thread takes over from a caller that does not wait; a
+     * switch to it costs 5 us. */
+    COLLECTIVE_HELP_NS = 1000000,
+    COLLECTIVE_HELP_LARGE_NS = 100000,
+    COLLECTIVE_LARGE_BYTES = 64 << 10,
+    /* failure.c: when a rank tells the others that it waits: a part of the timeout, but not later
+     * than a person notices. */
+    COLLECTIVE_WORRY_PART = 4,
+    COLLECTIVE_WORRY_MS_MAX = 1000,
+    COLLECTIVE_WORRY_AGAIN_MS = 100,
+    /* failure.c: from when a lane fails until its rank is given up, if its line says nothing: both
+     * end together when a process does. */
+    COLLECTIVE_SILENCE_MS = 500,
+};
+
+#endif

@@ -1,0 +1,331 @@
+/* Collective operations: results, order, counters. */
+#include "ranks.h"
+
+#include <troupe/rng.h>
+
+/* ---- integer-valued values, whose sums are exact in any order ------------------------------- */
+
+static const size_t counts[] = {0,   1,   2,    31,   32,   33,   63,    64,    65,    100,
+                                127, 200, 1000, 4095, 4096, 8191, 16384, 16385, 40000, 100003};
+enum { COUNTS = sizeof counts / sizeof *counts, COUNT_MAX = 100003 };
+
+static const trp_collective_type types[] = {TRP_COLLECTIVE_F32, TRP_COLLECTIVE_BF16,
+                                            TRP_COLLECTIVE_I32, TRP_COLLECTIVE_U64};
+static const size_t type_bytes[] = {4, 2, 4, 8};
+
+/* -4 to 4: five ranks' sums are exact even in bf16. Unsigned ones wrap. */
+static int64_t whole_value(uint32_t rank, size_t index)
+{
+    return (int64_t)((index * 7 + rank * 5 + index / 9) % 9) - 4;
+}
+
+static void store_value(void *values, size_t index, trp_collective_type type, int64_t value)
+{
+    float real = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &real, sizeof bits);
+    switch (type) {
+    case TRP_COLLECTIVE_F32:
+        ((float *)values)[index] = real;
+        break;
+    case TRP_COLLECTIVE_BF16:
+        ((uint16_t *)values)[index] = (uint16_t)(bits >> 16);
+        break;
+    case TRP_COLLECTIVE_I32:
+        ((int32_t *)values)[index] = (int32_t)value;
+        break;
+    case TRP_COLLECTIVE_U64:
+        ((uint64_t *)values)[index] = (uint64_t)value;
+        break;
+    }
+}
+
+static int64_t combined(uint32_t size, size_t index, trp_collective_type type, trp_collective_op op)
+{
+    int64_t result = whole_value(0, index);
+    for (uint32_t rank = 1; rank < size; rank++) {
+        int64_t value = whole_value(rank, index);
+        bool larger =
+            type == TRP_COLLECTIVE_U64 ? (uint64_t)value > (uint64_t)result : value > result;
+        if (op == TRP_COLLECTIVE_SUM)
+            result += value;
+        else
+            result = larger ? value : result;
+    }
+    return result;
+}
+
+struct kind {
+    trp_collective_type type;
+    trp_collective_op op;
+    size_t bytes;
+};
+
+static void fill(const struct rank *rank, const struct kind *kind, void *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        store_value(values, i, kind->type, whole_value(rank->rank, i));
+}
+
+/* Values [low, high) that are not what they should be. */
+static uint64_t count_wrong(const struct rank *rank, const struct kind *kind, const void *values,
+                            const void *expected, size_t low, size_t high)
+{
+    (void)rank;
+    uint64_t wrong = 0;
+    for (size_t i = low; i < high; i++)
+        wrong += memcmp((const uint8_t *)values + i * kind->bytes,
+                        (const uint8_t *)expected + i * kind->bytes, kind->bytes) != 0;
+    return wrong;
+}
+
+static void reduce_counts(struct rank *rank)
+{
+    const struct kind *kind = rank->context;
+    void *values = xmalloc(COUNT_MAX * kind->bytes), *expected = xmalloc(COUNT_MAX * kind->bytes);
+    for (size_t i = 0; i < COUNT_MAX; i++)
+        store_value(expected, i, kind->type, combined(rank->size, i, kind->type, kind->op));
+    for (size_t i = 0; i < COUNTS; i++) {
+        fill(rank, kind, values, counts[i]);
+        uint64_t ticket =
+            trp_collective_allreduce(rank->group, NULL, values, counts[i], kind->type, kind->op);
+        if (rank_wait(rank, ticket) != TRP_OK)
+            break;
+        rank->wrong += count_wrong(rank, kind, values, expected, 0, counts[i]);
+        fill(rank, kind, values, counts[i]);
+        ticket = trp_collective_reduce_scatter(rank->group, NULL, values, counts[i], kind->type,
+                                               kind->op);
+        if (rank_wait(rank, ticket) != TRP_OK)
+            break;
+        size_t low, high;
+        trp_collective_range(rank->group, counts[i], rank->rank, &low, &high);
+        rank->wrong += count_wrong(rank, kind, values, expected, low, high);
+        ticket = trp_collective_all_gather(rank->group, NULL, values, counts[i], kind->type);
+        if (rank_wait(rank, ticket) != TRP_OK)
+            break;
+        rank->wrong += count_wrong(rank, kind, values, expected, 0, counts[i]);
+    }
+    free(values);
+    free(expected);
+}
+
+static void every_rank_has_the_serial_sum_bit_for_bit(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 5; size++)
+        for (size_t type = 0; type < 4; type++)
+            for (int op = TRP_COLLECTIVE_SUM; op <= TRP_COLLECTIVE_MAX; op++) {
+                struct kind kind = {types[type], (trp_collective_op)op, type_bytes[type]};
+                struct ranks ranks;
+                ranks_create(&ranks, size);
+                ranks_run(&ranks, reduce_counts, &kind);
+                ranks_expect_right(&ranks);
+                ranks_destroy(&ranks);
+            }
+}
+
+static void broadcast_counts(struct rank *rank)
+{
+    const struct kind *kind = rank->context;
+    void *values = xmalloc(COUNT_MAX * kind->bytes), *expected = xmalloc(COUNT_MAX * kind->bytes);
+    for (size_t i = 0; i < COUNTS; i++) {
+        uint32_t root = (uint32_t)(i % rank->size);
+        fill(rank, kind, values, counts[i]);
+        fill(&(struct rank){.rank = root}, kind, expected, counts[i]);
+        uint64_t ticket =
+            trp_collective_broadcast(rank->group, NULL, values, counts[i], kind->type, root);
+        if (rank_wait(rank, ticket) != TRP_OK)
+            break;
+        rank->wrong += count_wrong(rank, kind, values, expected, 0, counts[i]);
+    }
+    free(values);
+    free(expected);
+}
+
+static void every_rank_has_what_the_root_had(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 7; size++) {
+        struct kind kind = {TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM, 4};
+        struct ranks ranks;
+        ranks_create(&ranks, size);
+        ranks_run(&ranks, broadcast_counts, &kind);
+        ranks_expect_right(&ranks);
+        ranks_destroy(&ranks);
+    }
+}
+
+/* ---- any values ----------------------------------------------------------------------------- */
+
+static const size_t odd_counts[] = {1, 7, 777, 5000, 8193, 70001};
+enum { ODD_COUNTS = sizeof odd_counts / sizeof *odd_counts, ODD_MAX = 70001 };
+
+static void fill_any(float *values, size_t count, uint32_t rank)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, 7, rank);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(trp_rng_double(&rng) - 0.5) * (float)(1 << i % 20);
+}
+
+static void compare_orders(struct rank *rank)
+{
+    float(*results)[ODD_MAX] = rank->context;
+    float *all = results[rank->rank], *part = xmalloc(ODD_MAX * sizeof *part);
+    for (size_t i = 0; i < ODD_COUNTS && rank->status == TRP_OK; i++) {
+        size_t count = odd_counts[i], low, high;
+        fill_any(all, count, rank->rank);
+        fill_any(part, count, rank->rank);
+        trp_collective_allreduce(rank->group, NULL, all, count, TRP_COLLECTIVE_F32,
+                                 TRP_COLLECTIVE_SUM);
+        uint64_t ticket = trp_collective_reduce_scatter(rank->group, NULL, part, count,
+                                                        TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM);
+        rank_wait(rank, ticket);
+        trp_collective_range(rank->group, count, rank->rank, &low, &high);
+        rank->wrong += memcmp(all + low, part + low, (high - low) * sizeof *all) != 0;
+        rank_wait(rank, trp_collective_barrier(rank->group)); /* all have it */
+        rank->wrong += memcmp(all, results[0], count * sizeof *all) != 0;
+        rank_wait(rank, trp_collective_barrier(rank->group)); /* and looked */
+    }
+    free(part);
+}
+
+static void a_reduced_range_has_the_bits_of_the_whole_reduction(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 5; size++) {
+        float(*results)[ODD_MAX] = xcalloc(size, sizeof *results);
+        struct ranks ranks;
+        ranks_create(&ranks, size);
+        ranks_run(&ranks, compare_orders, results);
+        ranks_expect_right(&ranks);
+        ranks_destroy(&ranks);
+        free(results);
+    }
+}
+
+static void ranges_are_whole_lines_and_cover_everything(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 5; size++) {
+        struct ranks ranks;
+        ranks_create(&ranks, size);
+        for (size_t i = 0; i < COUNTS; i++) {
+            size_t end = 0;
+            for (uint32_t rank = 0; rank < size; rank++) {
+                size_t low, high;
+                trp_collective_range(ranks.at[0].group, counts[i], rank, &low, &high);
+                assert_int_equal(low, end);
+                assert_true(high >= low);
+                assert_true(low % 32 == 0 || low == counts[i]);
+                end = high;
+            }
+            assert_int_equal(end, counts[i]);
+        }
+        ranks_destroy(&ranks);
+    }
+}
+
+/* ---- many at a time ------------------------------------------------------------------------- */
+
+enum { MANY = 200, MANY_COUNT = 300 };
+
+static void start_many(struct rank *rank)
+{
+    float(*values)[MANY_COUNT] = xmalloc(MANY * sizeof *values);
+    uint64_t tickets[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        for (size_t k = 0; k < MANY_COUNT; k++)
+            values[i][k] = (float)(i + rank->rank);
+        tickets[i] = trp_collective_allreduce(rank->group, NULL, values[i], MANY_COUNT,
+                                              TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM);
+    }
+    for (size_t i = MANY; i-- > 0;) /* the last one first: the others are done by then */
+        rank_wait(rank, tickets[i]);
+    float ranks = (float)(rank->size * (rank->size - 1) / 2);
+    for (size_t i = 0; i < MANY; i++)
+        for (size_t k = 0; k < MANY_COUNT; k++)
+            rank->wrong += values[i][k] != (float)(i * rank->size) + ranks;
+    free(values);
+}
+
+static void many_operations_are_on_their_way_at_a_time(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    ranks_create(&ranks, 3);
+    ranks_run(&ranks, start_many, NULL);
+    ranks_expect_right(&ranks);
+    assert_int_equal(trp_collective_read(ranks.at[1].group).operations, MANY);
+    ranks_destroy(&ranks);
+}
+
+/* ---- counters ------------------------------------------------------------------------------- */
+
+static void reduce_one(struct rank *rank)
+{
+    size_t count = *(size_t *)rank->context;
+    float *values = xcalloc(count, sizeof *values);
+    rank_wait(rank, trp_collective_allreduce(rank->group, NULL, values, count, TRP_COLLECTIVE_F32,
+                                             TRP_COLLECTIVE_SUM));
+    free(values);
+}
+
+/* While they are summed it sends all ranges but its own; after, all but its right neighbour's. */
+static void a_ring_sends_each_byte_as_often_as_its_formula_says(void **state)
+{
+    (void)state;
+    size_t count = 96 * 1024 + 5;
+    for (uint32_t size = 2; size <= 5; size++) {
+        struct ranks ranks;
+        ranks_create(&ranks, size);
+        ranks_run(&ranks, reduce_one, &count);
+        ranks_expect_right(&ranks);
+        for (uint32_t rank = 0; rank < size; rank++) {
+            size_t low, high, right_low, right_high;
+            trp_collective *group = ranks.at[rank].group;
+            trp_collective_counters counters = trp_collective_read(group);
+            trp_collective_range(group, count, rank, &low, &high);
+            trp_collective_range(group, count, (rank + 1) % size, &right_low, &right_high);
+            size_t sent = 2 * count - (high - low) - (right_high - right_low);
+            assert_int_equal(counters.messages_sent, 2 * (size - 1));
+            assert_int_equal(counters.messages_received, 2 * (size - 1));
+            assert_int_equal(counters.bytes_sent, sent * sizeof(float));
+        }
+        ranks_destroy(&ranks);
+    }
+}
+
+static void doubling_sends_everything_log_n_times(void **state)
+{
+    (void)state;
+    size_t count = 100;
+    static const uint32_t steps[] = {[2] = 1, [4] = 2, [8] = 3};
+    for (uint32_t size = 2; size <= 8; size *= 2) {
+        struct ranks ranks;
+        ranks_create(&ranks, size);
+        ranks_run(&ranks, reduce_one, &count);
+        ranks_expect_right(&ranks);
+        for (uint32_t rank = 0; rank < size; rank++) {
+            trp_collective_counters counters = trp_collective_read(ranks.at[rank].group);
+            assert_int_equal(counters.messages_sent, steps[size]);
+            assert_int_equal(counters.bytes_sent, steps[size] * count * sizeof(float));
+            assert_int_equal(counters.bytes_received, counters.bytes_sent);
+        }
+        ranks_destroy(&ranks);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_has_the_serial_sum_bit_for_bit),
+        cmocka_unit_test(every_rank_has_what_the_root_had),
+        cmocka_unit_test(a_reduced_range_has_the_bits_of_the_whole_reduction),
+        cmocka_unit_test(ranges_are_whole_lines_and_cover_everything),
+        cmocka_unit_test(many_operations_are_on_their_way_at_a_time),
+        cmocka_unit_test(a_ring_sends_each_byte_as_often_as_its_formula_says),
+        cmocka_unit_test(doubling_sends_everything_log_n_times),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -142,6 +142,8 @@ trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
         .stepped = options->rollout != NULL,
     };
     trp_status status = make_parts(agent, spec, options, &loop);
+    if (status == TRP_OK && loop.pull_every_steps == 0 && loop.sync_every_items == 0)
+        loop.pull_every_steps = loop.adder->pull_every_steps;
     if (status == TRP_OK)
         return trp_actor_create(out, &loop);
     trp_adder_destroy(loop.adder);

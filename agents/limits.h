@@ -13,6 +13,10 @@ enum {
     MPO_SAMPLES_MAX = 1024,
     /* ppo_options.c, r2d2.c, impala_options.c: steps of a sequence; an item has one row more. */
     UNROLL_MAX = 65534,
+    /* unroll.c: items of a copy that the table has not confirmed: one on its way while the next is
+     * made. All of them stand in front of what is newer, as the queue does: with 1024 an actor, as
+     * writers have by themselves, four actors' items were 130 versions old in a queue for one. */
+    UNROLLS_IN_FLIGHT_PER_COPY = 2,
     /* unroll.c, r2d2.c: steps of an update; 4 M rows of CartPole are 300 MB of batch and room. */
     UPDATE_ROWS_MAX = 1 << 22,
     /* r2d2.c: items of one update, each of burn_in + trace + 1 rows. */

@@ -55,6 +55,11 @@ trp_status unroll_adder(const struct unroll *unroll, const trp_adder_options *op
 {
     trp_sequence_options sequence = unroll_sequence(unroll);
     trp_adder_options own = *options;
+    uint32_t copies = options->copies ? options->copies : 1;
     own.table = unroll->table;
-    return trp_sequence_adder_create(out, &own, &sequence);
+    if (own.max_in_flight == 0)
+        own.max_in_flight = UNROLLS_IN_FLIGHT_PER_COPY * copies;
+    TRP_TRY(trp_sequence_adder_create(out, &own, &sequence));
+    (*out)->pull_every_steps = (uint64_t)unroll->steps * copies;
+    return TRP_OK;
 }

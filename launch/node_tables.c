@@ -71,6 +71,8 @@ static const trp_option actor_rows[] = {
         .help = "of all actors together, then the program stops; 0: no limit"),
     ROW(trp_actor_options, max_episodes, .unit = "episodes",
         .help = "of one actor, then the program stops; 0: no limit"),
+    ROW(trp_actor_options, pull_every_steps, .unit = "steps",
+        .help = "of one actor between two pulls of parameters; 0: as the agent wants, or by time"),
     ROW(trp_actor_options, sync_every_items, .unit = "items",
         .help = "of one actor, then it waits for the version made of them; 0: never"),
     ROW(trp_actor_options, max_lag, .max = 1000, .unit = "versions",

@@ -270,6 +270,7 @@ static trp_status actor_run(trp_context *context)
                                        .seed = trp_context_seed(context),
                                        .max_steps = options->max_steps,
                                        .max_episodes = options->max_episodes,
+                                       .pull_every_steps = options->pull_every_steps,
                                        .sync_every_items = options->sync_every_items,
                                        .max_lag = options->max_lag,
                                    }));

@@ -58,8 +58,11 @@ typedef struct {
 /* The first member of every adder. An adder belongs to one thread at a time. */
 struct trp_adder {
     const trp_adder_impl *impl;
-    trp_columns columns; /* of an item; trp_adder_destroy() frees it */
-    trp_columns extras;  /* what it wants of each step; freed too */
+    trp_columns columns;       /* of an item; trp_adder_destroy() frees it */
+    trp_columns extras;        /* what it wants of each step; freed too */
+    uint64_t pull_every_steps; /* of all copies: an actor that never waits for a version asks for
+                                  newer parameters so often, unless it is told otherwise; 0: the
+                                  actor decides */
 };
 
 TRP_API void trp_adder_destroy(trp_adder *adder); /* NULL is fine */

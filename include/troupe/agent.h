@@ -117,7 +117,7 @@ typedef struct {
     uint64_t seed;            /* of the run: environment and exploration get streams of their own */
     uint64_t max_steps;       /* of all actors together; 0: no limit */
     uint64_t max_episodes;    /* of this one; 0: no limit */
-    /* As in trp_actor_loop_options. */
+    /* As in trp_actor_loop_options; pull_every_steps 0: the adder's, where an actor never waits. */
     uint64_t pull_every_steps;
     uint64_t sync_every_items;
     uint32_t max_lag;

@@ -6,9 +6,10 @@
  * stores. Actions are choices, whose masks are honoured, several choices, or numbers: a Gaussian
  * whose deviation does not depend on the state.
  *
- * Distributed, actors insert into a queue of queue_batches and wait for nothing but room in it: how
- * many versions of the parameters they are behind is reported ("lag"). Fused, the learner steps the
- * environments itself (trp_learner_options .envs = batch_size), and no ratio is other than 1.
+ * Distributed, actors insert into a queue of queue_batches and wait for nothing but room in it. As
+ * in the paper they ask for parameters once an unroll (of every copy), unless told otherwise; how
+ * many versions they are behind is reported ("lag"). Fused, the learner steps the environments
+ * itself (trp_learner_options .envs = batch_size), and no ratio is other than 1.
  *
  * The paper's optimizer is .optimizer = TRP_RMSPROP with .rmsprop_epsilon_inside and an
  * .optimizer_epsilon of 0.1 (0.01 for Atari), whose rate falls to 0; its rewards are cut to

@@ -95,6 +95,8 @@ typedef struct {
     uint32_t envs;          /* copies stepped together; evaluator: 0: its episodes, at most 100 */
     uint64_t max_steps;     /* actors: of all together, then the program stops; 0: no limit */
     uint64_t max_episodes;  /* actors: of one, then the program stops; 0: no limit */
+    uint64_t pull_every_steps; /* actors: steps of one between two pulls of parameters; 0: as often
+                                  as the agent wants, else by time (actor.h) */
     /* Actors: after so many items one waits for the version that is made of them; 0: it never
      * waits. It may be max_lag versions ahead before it does. */
     uint64_t sync_every_items;

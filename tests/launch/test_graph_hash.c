@@ -296,6 +296,7 @@ static void every_option_of_an_actor_is_hashed(void **state)
         OTHER(trp_actor_options, envs, {2}),
         OTHER(trp_actor_options, max_steps, {1}),
         OTHER(trp_actor_options, max_episodes, {1}),
+        OTHER(trp_actor_options, pull_every_steps, {1}),
         OTHER(trp_actor_options, sync_every_items, {1}),
         OTHER(trp_actor_options, max_lag, {1}),
         {FIELD(trp_actor_options, episodes), NULL}, /* this and the next: no options of an actor */
@@ -320,6 +321,7 @@ static void every_option_of_an_evaluator_is_hashed(void **state)
         OTHER(trp_actor_options, envs, {1}),
         {FIELD(trp_actor_options, max_steps), NULL},
         {FIELD(trp_actor_options, max_episodes), NULL},
+        {FIELD(trp_actor_options, pull_every_steps), NULL},
         {FIELD(trp_actor_options, sync_every_items), NULL},
         {FIELD(trp_actor_options, max_lag), NULL},
         OTHER(trp_actor_options, episodes, {1}),

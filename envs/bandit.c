@@ -87,7 +87,7 @@ static trp_status bandit_load(void *state, const void *saved)
                  .action_count = ARMS},                                                            \
         .state_bytes = sizeof(struct bsuite_copy), .options = &word##_table,                       \
         .configure = bandit_configure, .create = bsuite_create, .reset = bandit_reset,             \
-        .step = bandit_step, .observe = bandit_observe,                                            \
+        .step = bandit_step, .observe = bandit_observe, .finite = true,                            \
         .saved_bytes = sizeof(struct bsuite_count), .save = bandit_save, .load = bandit_load,      \
     }
 

@@ -81,6 +81,7 @@ const trp_env_impl catch_impl = {
     .reset = catch_reset,
     .step = catch_step,
     .observe = catch_observe,
+    .finite = true,
     .saved_bytes = sizeof(struct catch),
     .save = catch_save,
     .load = catch_load,
@@ -153,8 +154,8 @@ static trp_status scored_catch_load(void *state, const void *saved)
                  .action_count = 3},                                                               \
         .state_bytes = sizeof(struct scored_catch), .options = &word##_table,                      \
         .configure = bsuite_configure, .create = bsuite_create, .reset = scored_catch_reset,       \
-        .step = scored_catch_step, .observe = scored_catch_observe, .saved_bytes = SAVED_BYTES,    \
-        .save = scored_catch_save, .load = scored_catch_load,                                      \
+        .step = scored_catch_step, .observe = scored_catch_observe, .finite = true,                \
+        .saved_bytes = SAVED_BYTES, .save = scored_catch_save, .load = scored_catch_load,          \
     }
 
 const trp_env_impl bsuite_catch_impl = SCORED_CATCH(catch);

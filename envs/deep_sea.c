@@ -138,7 +138,7 @@ static trp_status sea_load(void *state, const void *saved)
                  .action_count = 2},                                                               \
         .state_bytes = sizeof(struct diver), .options = &word##_table, .configure = its_configure, \
         .create = bsuite_create, .reset = sea_reset, .step = sea_step, .observe = sea_observe,     \
-        .saved_bytes = SAVED_BYTES, .save = sea_save, .load = sea_load,                            \
+        .finite = true, .saved_bytes = SAVED_BYTES, .save = sea_save, .load = sea_load,            \
     }
 
 const trp_env_impl bsuite_deep_sea_impl = DEEP_SEA(deep_sea, sea_configure);

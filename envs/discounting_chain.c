@@ -94,6 +94,7 @@ const trp_env_impl bsuite_discounting_chain_impl = {
     .reset = discounting_reset,
     .step = discounting_step,
     .observe = discounting_observe,
+    .finite = true,
     .saved_bytes = SAVED_BYTES,
     .save = discounting_save,
     .load = discounting_load,

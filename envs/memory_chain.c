@@ -122,8 +122,8 @@ static trp_status memory_load(void *state, const void *saved)
                  .action_count = 2},                                                               \
         .state_bytes = sizeof(struct memory), .options = &word##_table,                            \
         .configure = word##_configure, .create = bsuite_create, .reset = memory_reset,             \
-        .step = memory_step, .observe = memory_observe, .saved_bytes = SAVED_BYTES,                \
-        .save = memory_save, .load = memory_load,                                                  \
+        .step = memory_step, .observe = memory_observe, .finite = true,                            \
+        .saved_bytes = SAVED_BYTES, .save = memory_save, .load = memory_load,                      \
     }
 
 const trp_env_impl bsuite_memory_len_impl = MEMORY(memory_len);

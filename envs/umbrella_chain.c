@@ -133,8 +133,8 @@ static trp_status umbrella_load(void *state, const void *saved)
                  .action_count = 2},                                                               \
         .state_bytes = sizeof(struct umbrella), .options = &word##_table,                          \
         .configure = word##_configure, .create = bsuite_create, .reset = umbrella_reset,           \
-        .step = umbrella_step, .observe = umbrella_observe, .saved_bytes = SAVED_BYTES,            \
-        .save = umbrella_save, .load = umbrella_load,                                              \
+        .step = umbrella_step, .observe = umbrella_observe, .finite = true,                        \
+        .saved_bytes = SAVED_BYTES, .save = umbrella_save, .load = umbrella_load,                  \
     }
 
 const trp_env_impl bsuite_umbrella_length_impl = UMBRELLA(umbrella_length);

@@ -289,8 +289,11 @@ typedef struct {
     /* Optional: the same for many copies at once, in place of step. */
     trp_status (*step_all)(const trp_env_steps *steps);
 
-    /* Writes the observation of the current state: one row of each tensor. */
+    /* Writes the observation of the current state: one row of each tensor. With `finite` it
+     * promises that all numbers are finite, which are looked at otherwise: for boards and
+     * counters, whose rules are as quick as that look. */
     void (*observe)(const void *state, void *const *observations);
+    bool finite;
 
     /* Optional, TRP_ACTION_DISCRETE: which of the choices are allowed in the current state. All
      * `allowed` are false before. */

@@ -10,6 +10,8 @@ enum {
     /* log.c: PIPE_BUF, so that one write(2) to a pipe is atomic. */
     LOG_LINE_BYTES_MAX = 4096,
     NODE_NAME_BYTES_MAX = 64,
+    /* address.c: sun_path without its NUL. */
+    UNIX_PATH_BYTES_MAX = 107,
     /* replay/: items of one table: slots are 32 bits and arrays double; 2^31 - 1 items of at least
      * 100 bytes are 200 GB of memory. */
     TABLE_ITEMS_MAX = INT32_MAX,

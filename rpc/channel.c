@@ -10,7 +10,7 @@
 #include <grpc/grpc_security.h>
 #include "core/alloc.h"
 #include "core/limits.h"
-#include "address.h"
+#include "core/address.h"
 #include "caller.h"
 #include "library.h"
 #include "registry.h"
@@ -61,7 +61,7 @@ trp_status trp_channel_create(trp_channel **out, const char *address,
     *out = NULL;
     if (!options)
         options = &defaults;
-    TRP_TRY(rpc_address_check(address));
+    TRP_TRY(address_check(address));
     rpc_library_acquire();
     trp_channel *channel = xcalloc(1, sizeof *channel);
     channel->address = xstrdup(address);

@@ -41,8 +41,6 @@ enum {
     RPC_JOIN_BYTES_MAX = 16 * 1024,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,
-    /* rpc/: sun_path without its NUL. */
-    RPC_UNIX_PATH_BYTES_MAX = 107,
 };
 
 #endif

@@ -12,7 +12,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "limits.h"
-#include "address.h"
+#include "core/address.h"
 #include "health.h"
 #include "pool.h"
 
@@ -72,11 +72,11 @@ static void register_methods(trp_server *server)
 
 static trp_status bind_address(trp_server *server)
 {
-    struct rpc_address address;
+    struct address address;
     trp_status status =
-        rpc_address_init(&address, server->options.address, server->options.insecure);
+        address_init(&address, server->options.address, server->options.insecure);
     if (status == TRP_OK)
-        status = rpc_address_claim(&address);
+        status = address_claim(&address);
     if (status == TRP_OK) {
         grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
         int port = grpc_server_add_http2_port(server->grpc, address.target, credentials);
@@ -86,9 +86,9 @@ static trp_status bind_address(trp_server *server)
         else if (address.path && chmod(address.path, 0600) != 0) /* gRPC leaves it to the umask */
             status = trp_fail(TRP_UNAVAILABLE, "address %s: %s", address.target, strerror(errno));
         else
-            server->address = rpc_address_text(&address, port);
+            server->address = address_text(&address, port);
     }
-    rpc_address_cleanup(&address);
+    address_cleanup(&address);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* Who listens on a TCP port: the kernel's socket tables give the inode, the descriptors under /proc
  * say whose it is. Best effort: other users' processes stay hidden. */
-#include "address.h"
+#include "core/address.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static bool process_has(const char *process, const char *link)
     return has;
 }
 
-long rpc_owner_of_port(uint16_t port)
+long address_owner_of_port(uint16_t port)
 {
     unsigned long inode = inode_in("/proc/net/tcp", port);
     if (inode == 0)

@@ -2,7 +2,7 @@
  * still uses. So addresses are tried here first: a TCP address is bound for a moment, a unix socket
  * is connected to. Between that and gRPC's own bind another server could come; for unix sockets,
  * where it would be unlinked silently, an abstract socket of the same name is held meanwhile. */
-#include "address.h"
+#include "core/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "limits.h"
+#include "core/limits.h"
 
 static trp_status split_host_port(const char *text, char **host, uint16_t *port)
 {
@@ -52,14 +52,14 @@ static trp_status check_path(const char *text)
     size_t length = strlen(text + 5);
     if (length == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "address %s: no path", text);
-    if (length > RPC_UNIX_PATH_BYTES_MAX)
+    if (length > UNIX_PATH_BYTES_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "address %s: the path has %zu bytes, a unix socket takes %d", text, length,
-                        RPC_UNIX_PATH_BYTES_MAX);
+                        UNIX_PATH_BYTES_MAX);
     return TRP_OK;
 }
 
-trp_status rpc_address_check(const char *text)
+trp_status address_check(const char *text)
 {
     if (is_unix(text))
         return check_path(text);
@@ -114,7 +114,36 @@ static trp_status resolve(const char *text, const char *host, struct addrinfo **
     return TRP_OK;
 }
 
-static trp_status init_tcp(struct rpc_address *address, const char *text, bool insecure)
+trp_status address_resolve(const char *text, struct sockaddr_storage *storage, unsigned *size)
+{
+    memset(storage, 0, sizeof *storage);
+    if (is_unix(text)) {
+        TRP_TRY(check_path(text));
+        struct sockaddr_un *name = (struct sockaddr_un *)storage;
+        name->sun_family = AF_UNIX;
+        memcpy(name->sun_path, text + 5, strlen(text + 5));
+        *size = sizeof *name;
+        return TRP_OK;
+    }
+    char *host = NULL;
+    uint16_t port;
+    struct addrinfo *found = NULL;
+    TRP_TRY(split_host_port(text, &host, &port));
+    trp_status status = resolve(text, host, &found);
+    free(host);
+    if (status != TRP_OK)
+        return status;
+    memcpy(storage, found->ai_addr, found->ai_addrlen);
+    *size = found->ai_addrlen;
+    if (found->ai_family == AF_INET6)
+        ((struct sockaddr_in6 *)storage)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)storage)->sin_port = htons(port);
+    freeaddrinfo(found);
+    return TRP_OK;
+}
+
+static trp_status init_tcp(struct address *address, const char *text, bool insecure)
 {
     char *host = NULL;
     struct addrinfo *found = NULL;
@@ -139,9 +168,9 @@ static trp_status init_tcp(struct rpc_address *address, const char *text, bool i
     return status;
 }
 
-trp_status rpc_address_init(struct rpc_address *address, const char *text, bool insecure)
+trp_status address_init(struct address *address, const char *text, bool insecure)
 {
-    *address = (struct rpc_address){.guard = -1};
+    *address = (struct address){.guard = -1};
     if (!is_unix(text))
         return init_tcp(address, text, insecure);
     TRP_TRY(check_path(text));
@@ -150,22 +179,22 @@ trp_status rpc_address_init(struct rpc_address *address, const char *text, bool 
     return TRP_OK;
 }
 
-void rpc_address_cleanup(struct rpc_address *address)
+void address_cleanup(struct address *address)
 {
-    rpc_address_claimed(address);
+    address_claimed(address);
     free(address->target);
     free(address->path);
     free(address->host);
 }
 
-void rpc_address_claimed(struct rpc_address *address)
+void address_claimed(struct address *address)
 {
     if (address->guard >= 0)
         close(address->guard);
     address->guard = -1;
 }
 
-char *rpc_address_text(const struct rpc_address *address, int port)
+char *address_text(const struct address *address, int port)
 {
     if (address->path)
         return xstrdup(address->target);
@@ -188,7 +217,7 @@ static trp_status errno_status(int error)
     }
 }
 
-static trp_status in_use(const struct rpc_address *address, long owner)
+static trp_status in_use(const struct address *address, long owner)
 {
     if (owner > 0)
         return trp_fail(TRP_ALREADY_EXISTS, "address %s is in use by process %ld", address->target,
@@ -196,42 +225,33 @@ static trp_status in_use(const struct rpc_address *address, long owner)
     return trp_fail(TRP_ALREADY_EXISTS, "address %s is in use", address->target);
 }
 
-static trp_status failed(const struct rpc_address *address, const char *what, int error)
+static trp_status failed(const struct address *address, const char *what, int error)
 {
     return trp_fail(errno_status(error), "address %s: %s: %s", address->target, what,
                     strerror(error));
 }
 
-static trp_status claim_tcp(struct rpc_address *address)
+static trp_status claim_tcp(struct address *address)
 {
     if (address->port == 0)
         return TRP_OK;
-    struct addrinfo *found = NULL;
-    char *host = NULL;
-    uint16_t port;
-    TRP_TRY(split_host_port(address->target, &host, &port));
-    trp_status status = resolve(address->target, host, &found);
-    free(host);
-    if (status != TRP_OK)
-        return status;
-    if (found->ai_family == AF_INET6)
-        ((struct sockaddr_in6 *)found->ai_addr)->sin6_port = htons(port);
-    else
-        ((struct sockaddr_in *)found->ai_addr)->sin_port = htons(port);
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage name;
+    unsigned size;
+    TRP_TRY(address_resolve(address->target, &name, &size));
+    int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int yes = 1; /* as gRPC does: connections that are closing do not count */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) != 0)
-        status = errno == EADDRINUSE ? in_use(address, rpc_owner_of_port(port))
+    trp_status status = TRP_OK;
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, size) != 0)
+        status = errno == EADDRINUSE ? in_use(address, address_owner_of_port(address->port))
                                      : failed(address, "bind", errno);
     if (fd >= 0)
         close(fd);
-    freeaddrinfo(found);
     return status;
 }
 
 /* A lock that the kernel drops with the process and that leaves no file: an abstract socket. */
-static trp_status take_guard(struct rpc_address *address)
+static trp_status take_guard(struct address *address)
 {
     uint64_t hash = 14695981039346656037U;
     for (const char *c = address->path; *c; c++)
@@ -255,7 +275,7 @@ static long owner_of_socket(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
 }
 
-static trp_status check_directory(const struct rpc_address *address)
+static trp_status check_directory(const struct address *address)
 {
     char *slash = strrchr(address->path, '/');
     char *directory = slash && slash != address->path
@@ -268,7 +288,7 @@ static trp_status check_directory(const struct rpc_address *address)
     return status;
 }
 
-static trp_status claim_unix(struct rpc_address *address)
+static trp_status claim_unix(struct address *address)
 {
     TRP_TRY(take_guard(address));
     struct stat info;
@@ -291,7 +311,7 @@ static trp_status claim_unix(struct rpc_address *address)
     return status == TRP_OK ? check_directory(address) : status;
 }
 
-trp_status rpc_address_claim(struct rpc_address *address)
+trp_status address_claim(struct address *address)
 {
     return address->path ? claim_unix(address) : claim_tcp(address);
 }

@@ -18,8 +18,7 @@ struct address {
 
 /* Parses and resolves `text`. INVALID_ARGUMENT: malformed, too long, or neither loopback nor unix
  * while not `insecure`; NOT_FOUND: an unknown host. */
-TRP_MUST_USE trp_status address_init(struct address *address, const char *text,
-                                         bool insecure);
+TRP_MUST_USE trp_status address_init(struct address *address, const char *text, bool insecure);
 void address_cleanup(struct address *address);
 
 /* Makes sure that a bind will succeed, so that a failure gets a clear message. ALREADY_EXISTS

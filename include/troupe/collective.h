@@ -69,6 +69,34 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_collective_local_create(trp_collective **out, uint32_t size,
                                                             const trp_collective_options *options);
 
+typedef struct trp_collective_listener trp_collective_listener;
+
+/* Where this member of groups is reached: host:port (port 0: a free one), [v6]:port or unix:/path;
+ * NULL: 127.0.0.1:0. INVALID_ARGUMENT: malformed, or neither loopback nor unix while not
+ * `insecure`: what ranks say to each other is not encrypted. ALREADY_EXISTS: somebody listens there
+ * (who, where that can be found out). */
+TRP_API TRP_MUST_USE trp_status trp_collective_listener_create(trp_collective_listener **out,
+                                                               const char *address, bool insecure);
+
+/* As others connect to it. */
+TRP_API const char *trp_collective_listener_address(const trp_collective_listener *listener);
+
+/* Nobody connects with it any more; groups that were made stay. NULL is fine. */
+TRP_API void trp_collective_listener_destroy(trp_collective_listener *listener);
+
+/* This rank's end of a generation, whose other ranks connect at the same time, each with options
+ * that agree but for rank. Blocks until all are there, for options.timeout_ms at most. Strangers,
+ * and ranks of other generations, are turned away; they hold up nobody. Fails with
+ *   DEADLINE_EXCEEDED: some ranks did not come (which);
+ *   UNAVAILABLE: one came and is gone again;
+ *   FAILED_PRECONDITION: two ranks differ in version, options or fingerprint, in the same words on
+ *     all ranks; or this generation is over: another rank is in a later one;
+ *   INVALID_ARGUMENT: an address is none;
+ *   CANCELLED: the stop was requested. */
+TRP_API TRP_MUST_USE trp_status trp_collective_connect(trp_collective **out,
+                                                       trp_collective_listener *listener,
+                                                       const trp_collective_options *options);
+
 /* Leaves the group: operations that are not done fail on all other ranks. Memory of operations is
  * not touched any more when it returns. Before the queues of its operations are destroyed. NULL is
  * fine. */

@@ -9,6 +9,12 @@ enum {
     COLLECTIVE_RANKS_MAX = 1024,
     COLLECTIVE_GROUP_BYTES_MAX = 63,
     COLLECTIVE_TIMEOUT_MS = 30000,
+    /* mesh.c: connections that have not said who they are, besides two of each rank, and how long
+     * they may take to; the oldest makes room. */
+    COLLECTIVE_STRANGERS_MAX = 64,
+    COLLECTIVE_HELLO_MS = 2000,
+    /* mesh.c: until a rank that is not there yet is tried again. */
+    COLLECTIVE_REDIAL_MS = 20,
     /* Started and not done, 256 bytes each. */
     COLLECTIVE_OPERATIONS_MAX = 65536,
     /* Old calls that rank 0 still knows when another rank asks what was called. */
@@ -29,6 +35,8 @@ enum {
     COLLECTIVE_HELP_NS = 1000000,
     COLLECTIVE_HELP_LARGE_NS = 100000,
     COLLECTIVE_LARGE_BYTES = 64 << 10,
+    /* connect.c: after the deadline, so that rank 0 says who is missing, to all. */
+    COLLECTIVE_AGREEMENT_MS = 500,
     /* failure.c: when a rank tells the others that it waits: a part of the timeout, but not later
      * than a person notices. */
     COLLECTIVE_WORRY_PART = 4,

@@ -23,6 +23,8 @@ struct schedule_table {
     uint64_t direct_bytes;   /* else ring */
 };
 
+enum { SCHEDULE_DOUBLING_BYTES_MAX = 1 << 20 };
+
 enum schedule_algorithm {
     SCHEDULE_RING,
     SCHEDULE_DOUBLING,

@@ -327,5 +327,5 @@ int main(void)
         cmocka_unit_test(a_ring_sends_each_byte_as_often_as_its_formula_says),
         cmocka_unit_test(doubling_sends_everything_log_n_times),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    RANKS_TESTS(tests);
 }

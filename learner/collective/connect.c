@@ -1,0 +1,125 @@
+/* A generation's beginning between processes: all connect to all, rank 0 hears what has to be the
+ * same on all ranks, and says to all whether it is, in one choice of words. */
+#include "collective.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/stop.h"
+#include "event.h"
+#include "hello.h"
+#include "mesh.h"
+#include "socket_lane.h"
+#include "table.h"
+
+/* ---- rank 0 and the others ----------------------------------------------------------------- */
+
+static trp_status compare_all(struct mesh *mesh, const struct hello_profile *mine)
+{
+    trp_status first = TRP_OK;
+    for (uint32_t rank = 1; rank < mesh->options->size && first == TRP_OK; rank++) {
+        struct hello_profile profile;
+        first = mesh_read(mesh, rank, &profile, sizeof profile);
+        if (first == TRP_OK)
+            first = hello_compare(0, mine, rank, &profile);
+    }
+    return first;
+}
+
+static trp_status preside(struct mesh *mesh, struct schedule_table *table)
+{
+    struct hello_profile mine;
+    hello_profile_init(&mine, mesh->options);
+    table_choose(table, mesh->options->deterministic);
+    trp_status status = compare_all(mesh, &mine);
+    struct hello_agreement agreement = {.status = status, .table = *table};
+    if (status != TRP_OK)
+        strncpy(agreement.words, trp_last_error(), sizeof agreement.words - 1);
+    for (uint32_t rank = 1; rank < mesh->options->size; rank++) {
+        trp_status said = mesh_write(mesh, rank, &agreement, sizeof agreement);
+        status = status == TRP_OK ? said : status;
+    }
+    return status == TRP_OK || agreement.status == TRP_OK ? status
+                                                          : trp_fail(status, "%s", agreement.words);
+}
+
+static trp_status attend(struct mesh *mesh, struct schedule_table *table)
+{
+    struct hello_profile mine;
+    hello_profile_init(&mine, mesh->options);
+    TRP_TRY(mesh_write(mesh, 0, &mine, sizeof mine));
+    mesh->deadline.at_ns += COLLECTIVE_AGREEMENT_MS * INT64_C(1000000);
+    struct hello_agreement agreement;
+    TRP_TRY(mesh_read(mesh, 0, &agreement, sizeof agreement));
+    agreement.words[sizeof agreement.words - 1] = '\0';
+    *table = agreement.table;
+    if (agreement.status != TRP_OK)
+        return trp_fail((trp_status)agreement.status, "%s", agreement.words);
+    bool bounded = table->doubling_bytes <= SCHEDULE_DOUBLING_BYTES_MAX;
+    return bounded ? TRP_OK : trp_fail(TRP_INTERNAL, "rank 0 sent a table that is none");
+}
+
+/* ---- connecting ---------------------------------------------------------------------------- */
+
+static trp_status create_end(trp_collective **out, struct mesh *mesh,
+                             const struct schedule_table *table)
+{
+    uint32_t size = mesh->options->size;
+    trp_status status = collective_init(out, mesh->options, mesh->fds[HELLO_LINE]);
+    memset(mesh->fds[HELLO_LINE], 0xff, size * sizeof(int)); /* -1 */
+    if (status != TRP_OK)
+        return status;
+    struct peer_lane **lanes = xcalloc(size, sizeof *lanes);
+    for (uint32_t rank = 0; rank < size; rank++)
+        if (rank != mesh->options->rank)
+            lanes[rank] = socket_lane_create(mesh->fds[HELLO_LANE][rank]);
+    memset(mesh->fds[HELLO_LANE], 0xff, size * sizeof(int));
+    status = collective_start(*out, lanes, table);
+    free(lanes);
+    if (status != TRP_OK) {
+        trp_collective_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static trp_status connect_all(trp_collective **out, struct mesh *mesh)
+{
+    struct schedule_table table;
+    TRP_TRY(mesh_connect(mesh));
+    TRP_TRY(mesh->options->rank == 0 ? preside(mesh, &table) : attend(mesh, &table));
+    return create_end(out, mesh, &table);
+}
+
+struct connect_watch {
+    struct stop_watch watch;
+    int event;
+};
+
+static void stop_connecting(struct stop_watch *watch)
+{
+    event_set(((struct connect_watch *)watch)->event);
+}
+
+trp_status trp_collective_connect(trp_collective **out, trp_collective_listener *listener,
+                                  const trp_collective_options *options)
+{
+    assert(options->size > 0);
+    assert(options->rank < options->size);
+    assert(options->size <= COLLECTIVE_RANKS_MAX);
+    *out = NULL;
+    struct connect_watch watch = {.event = -1};
+    TRP_TRY(event_create(&watch.event));
+    stop_watch_add(options->stop, &watch.watch, stop_connecting);
+    uint32_t ms = options->timeout_ms > 0 ? options->timeout_ms : COLLECTIVE_TIMEOUT_MS;
+    struct mesh mesh;
+    mesh_init(&mesh, options, listener, deadline_in_ms(&clock_monotonic, ms), watch.event);
+    trp_status status = connect_all(out, &mesh);
+    mesh_cleanup(&mesh);
+    stop_watch_remove(&watch.watch);
+    fd_close(watch.event);
+    return status;
+}

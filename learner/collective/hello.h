@@ -1,0 +1,66 @@
+/* What ranks say when they connect: first who they are, to whoever listens; then, when all are
+ * connected, what has to be the same on all. */
+#ifndef TRP_LEARNER_HELLO_H
+#define TRP_LEARNER_HELLO_H
+
+#include <troupe/collective.h>
+
+#include "limits.h"
+#include "notice.h"
+#include "schedule.h"
+
+enum hello_purpose { HELLO_LINE, HELLO_LANE, HELLO_PURPOSES };
+
+/* On the wire; nothing else is read of who says something different. */
+struct hello {
+    char magic[8];
+    uint32_t wire; /* also tells byte orders apart */
+    uint32_t purpose;
+    uint32_t rank, size;
+    uint64_t generation, nonce;
+    char group[COLLECTIVE_GROUP_BYTES_MAX + 1];
+};
+_Static_assert(sizeof(struct hello) == 104, "on the wire: change COLLECTIVE_WIRE with it");
+
+enum hello_verdict { HELLO_WELCOME = 1, HELLO_OTHER_GENERATION, HELLO_OTHER_WIRE };
+
+struct hello_answer {
+    char magic[8];
+    uint32_t verdict, wire;
+    uint64_t generation; /* of who answers */
+};
+_Static_assert(sizeof(struct hello_answer) == 24, "on the wire: change COLLECTIVE_WIRE with it");
+
+void hello_init(struct hello *hello, const trp_collective_options *options,
+                enum hello_purpose purpose);
+
+/* True: an answer is due; false: a stranger, whom nobody answers. */
+bool hello_judge(const struct hello *hello, const trp_collective_options *options,
+                 struct hello_answer *answer);
+
+bool hello_is_answer(const struct hello_answer *answer);
+
+/* What has to be the same on all ranks. */
+struct hello_profile {
+    char version[32]; /* of the library */
+    uint32_t float_bytes, size_bytes, call_bytes, notice_bytes;
+    uint64_t fingerprint;
+    uint32_t timeout_ms, deterministic;
+};
+_Static_assert(sizeof(struct hello_profile) == 64, "on the wire: change COLLECTIVE_WIRE with it");
+
+void hello_profile_init(struct hello_profile *profile, const trp_collective_options *options);
+
+/* FAILED_PRECONDITION names the first thing in which two ranks differ. */
+TRP_MUST_USE trp_status hello_compare(uint32_t rank_a, const struct hello_profile *a,
+                                      uint32_t rank_b, const struct hello_profile *b);
+
+/* Rank 0's last word, to all. */
+struct hello_agreement {
+    uint32_t status, reserved;
+    struct schedule_table table;
+    char words[NOTICE_TEXT_BYTES_MAX + 1];
+};
+_Static_assert(sizeof(struct hello_agreement) == 1056, "on the wire: change COLLECTIVE_WIRE");
+
+#endif

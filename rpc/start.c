@@ -73,8 +73,7 @@ static void register_methods(trp_server *server)
 static trp_status bind_address(trp_server *server)
 {
     struct address address;
-    trp_status status =
-        address_init(&address, server->options.address, server->options.insecure);
+    trp_status status = address_init(&address, server->options.address, server->options.insecure);
     if (status == TRP_OK)
         status = address_claim(&address);
     if (status == TRP_OK) {

@@ -8,6 +8,9 @@ see the target reached, confirm it on fresh episodes, save those parameters and 
 made within so many environment steps and seconds. Seconds are those of the whole program, from its start until it is gone. A peer's are the steps of
 its published result at the steps/s that it has here (bench/peers/sb3_steps.py). Rows are those of bench/rows.awk.
 
+Cases of offline agents learn from the same store, which is made first. They say the mean return over fresh episodes of what a seed ends
+with, over seeds, and d3rlpy's (bench/peers/d3rlpy_return.py) after as many learner steps as the median seed, of the same steps.
+
 --keep DIR has the run directories as DIR/CASE/SEED, for bench/curves.py; else they go."""
 import argparse
 import csv
@@ -33,8 +36,10 @@ class Case:
     target: str  # for readers: the program knows it
     steps: int  # of environments: whoever needs more has not reached it
     seconds: int  # of one seed
-    peer: str = ""  # of sb3_steps.py
+    peer: str = ""  # of sb3_steps.py; offline: of d3rlpy_return.py
     alike: str = ""  # options with which a step is as much work as there, and an end
+    sets: str = ""  # options of every run
+    offline: bool = False
 
 
 CASES = [
@@ -55,7 +60,9 @@ CASES = [
     Case("impala_cartpole_1", "impala_cartpole 1", "CartPole-v1 to 475", 5_000_000, 60),
     Case("impala_cartpole_2", "impala_cartpole 2", "CartPole-v1 to 475", 5_000_000, 60),
     Case("impala_cartpole_4", "impala_cartpole 4", "CartPole-v1 to 475", 5_000_000, 60),
-    Case("impala_catch", "impala_cartpole Catch", "Catch to 0.95", 5_000_000, 60),
+    Case("impala_catch_1", "impala_cartpole Catch 1", "Catch to 0.95", 5_000_000, 60),
+    Case("impala_catch_2", "impala_cartpole Catch 2", "Catch to 0.95", 5_000_000, 60),
+    Case("impala_catch_4", "impala_cartpole Catch 4", "Catch to 0.95", 5_000_000, 60),
     Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
     Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum",
          "agent.hidden=256,256 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 actor.max_steps=10000"),
@@ -63,10 +70,12 @@ CASES = [
          "agent.hidden=400,300 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 actor.max_steps=10000"),
     Case("mpo_pendulum", "mpo_pendulum", "Pendulum-v1 to -200", 30_000, 120),
     Case("d4pg_pendulum", "d4pg_pendulum", "Pendulum-v1 to -200", 30_000, 120, "ddpg_pendulum"),
-    Case("offline_td3_bc", "offline_pendulum", "Pendulum-v1 to -200, offline", 1, 120),
-    Case("offline_cql", "offline_pendulum cql", "Pendulum-v1 to -200, offline", 1, 120),
-    Case("offline_iql", "offline_pendulum iql", "Pendulum-v1 to -200, offline", 1, 180),
-    Case("offline_crr", "offline_pendulum crr", "Pendulum-v1 to -200, offline", 1, 120),
+    Case("offline_bc", "offline_pendulum bc", "20000 learner steps", 0, 120, "bc",
+         sets="learner.max_steps=20000 evaluator.target_return=0", offline=True),
+    Case("offline_td3_bc", "offline_pendulum td3_bc", "Pendulum-v1 to -200", 0, 120, "td3_bc", offline=True),
+    Case("offline_cql", "offline_pendulum cql", "Pendulum-v1 to -200", 0, 120, "cql", offline=True),
+    Case("offline_iql", "offline_pendulum iql", "Pendulum-v1 to -200", 0, 180, "iql", offline=True),
+    Case("offline_crr", "offline_pendulum crr", "Pendulum-v1 to -200", 0, 120, "crr", offline=True),
 ]
 
 
@@ -74,8 +83,9 @@ CASES = [
 class Run:
     reached: bool
     seconds: float
-    steps: float  # to the target
+    steps: float  # to the target; offline: of the learner
     rate: float  # all steps over all seconds
+    mean: float  # return of the last evaluation
 
 
 running = None  # the process of a program or peer
@@ -108,10 +118,12 @@ def rows_of(path):
         return list(csv.DictReader(rows))
 
 
-def steps_to_it(run_dir):
-    """What the actors had done when the parameters were made that the last evaluation confirmed."""
+def last_evaluation(run_dir, offline):
+    """Its mean return, and the steps that its parameters are made of: of the actors, or of the learner."""
     evaluations = rows_of(run_dir / "evaluator.csv")
-    return float(evaluations[-1]["actor_steps"]) if evaluations else 0.0
+    if not evaluations:
+        return 0.0, 0.0
+    return float(evaluations[-1]["mean"]), float(evaluations[-1]["learner_steps" if offline else "actor_steps"])
 
 
 def steps_done(run_dir):
@@ -125,16 +137,19 @@ def steps_done(run_dir):
 
 def run_seed(case, seed, options, run_dir):
     program, *words = case.words.split()
-    command = [options.bin / program, f"--seed={seed}", f"--run-dir={run_dir}", f"--max-seconds={case.seconds}"]
+    command = [options.bin / program, f"--seed={seed}", f"--run-dir={run_dir}", f"--max-seconds={case.seconds}",
+               *(f"--set={word}" for word in case.sets.split()), "--", *words]
+    if case.offline:
+        command.append(options.store.path)
     start = monotonic()
     with open(run_dir.with_suffix(".log"), "w") as log:
-        status, _ = call([*command, "--", *words], case.seconds + 60, stdout=log, stderr=log)
-    seconds, steps = monotonic() - start, steps_to_it(run_dir)
+        status, _ = call(command, case.seconds + 60, stdout=log, stderr=log)
+    seconds, (mean, steps) = monotonic() - start, last_evaluation(run_dir, case.offline)
     # What reached the target, nobody else, saves the parameters there.
-    reached = status == 0 and (run_dir / "params.safetensors").exists() and steps <= case.steps
-    print(f"bench: {case.name} seed {seed}: {'reached' if reached else 'NOT reached'}, {seconds:.1f} s, {steps:.0f} steps",
+    reached = status == 0 and (bool(case.sets) or (run_dir / "params.safetensors").exists()) and (case.offline or steps <= case.steps)
+    print(f"bench: {case.name} seed {seed}: {'reached' if reached else 'NOT reached'}, {seconds:.1f} s, {steps:.0f} steps, {mean:.1f}",
           file=sys.stderr)
-    return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds)
+    return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds, mean)
 
 
 def rate_alike(case, options, run_dir):
@@ -164,6 +179,31 @@ def peer_of(case, options):
     return rate, steps
 
 
+class Store:
+    """What SAC stored for offline cases, made when the first of them is run."""
+
+    def __init__(self, options, base):
+        self.options, self.base, self.mean = options, base.resolve(), None
+        self.path, self.file = self.base / "runs/offline_pendulum-data/replay", self.base / "steps.npz"
+
+    def make(self):
+        if self.mean is not None:
+            return
+        self.base.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+        sets = ["--set=learner.max_steps=1", "--set=evaluator.target_return=0"]
+        binaries = self.options.bin.resolve()
+        with open(self.base / "store.log", "w") as log:
+            made, _ = call([binaries / "offline_pendulum", f"--run-dir={self.base / 'store'}", *sets, "--", "bc"], 120, cwd=self.base,
+                           stdout=log, stderr=log)
+            dumped, _ = call([binaries / "troupe", "replay", "dump", self.path, "transitions", self.file], 60, stdout=log, stderr=log)
+        if made or dumped:
+            sys.exit(f"bench: no store, see {log.name}")
+        said = [float(row["last"]) for row in rows_of(self.path.parent / "metrics.csv") if row["metric"] == "return"]
+        self.mean = said[-1]  # of all its episodes, which are fewer than an actor's mean has
+        print_row("offline: mean return of the stored episodes", self.mean, "return")
+
+
 class Others:
     """How many cores work that is not ours kept busy since this was made."""
 
@@ -182,12 +222,41 @@ class Others:
         return max(0.0, (self.busy_seconds() - self.busy) / (monotonic() - self.start))
 
 
+def print_row(case, measured, unit, ceiling=0.0, ceiling_is="", peer=0.0, peer_is=""):
+    print(case, f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", peer_is, sep="\t", flush=True)
+
+
 def row(case, what, measured, unit, ceiling=0.0, ceiling_is="", peer=0.0):
-    print(f"{case.name}: {what}", f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", f"SB3, {case.peer}",
-          sep="\t", flush=True)
+    print_row(f"{case.name}: {what}", measured, unit, ceiling, ceiling_is, peer, f"SB3, {case.peer}")
+
+
+def offline_rows(case, options, reached):
+    """How good it is at the end, and how good d3rlpy after as many learner steps."""
+    steps = statistics.median(run.steps for run in reached)
+    row(case, "learner steps, median", steps, "steps")
+    row(case, "time, median", statistics.median(run.seconds for run in reached), "s")
+    row(case, "mean return at the end, mean over seeds", statistics.fmean(run.mean for run in reached), "return")
+    if len(reached) > 1:
+        row(case, "standard error of that", statistics.stdev(run.mean for run in reached) / len(reached) ** 0.5, "return")
+    python = options.peer / "d3rlpy" / "bin" / "python" if options.peer else None
+    if not python or not python.exists():
+        return
+    others = Others()
+    status, out = call([python, "bench/peers/d3rlpy_return.py", case.peer, f"{steps:.0f}", options.store.file], 1800,
+                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if status != 0:
+        print(f"bench: the peer of {case.name} failed", file=sys.stderr)
+        return
+    mean, error, seconds = map(float, out.splitlines()[-1].split())
+    row(case, "d3rlpy's mean return after as many steps, one seed", mean, "return")
+    row(case, "standard error of that over its 100 episodes", error, "return")
+    row(case, "d3rlpy's time for them", seconds, "s")
+    row(case, "cores busy with other work while it ran", others.cores(), "cores", os.cpu_count(), "all")
 
 
 def run_case(case, options, base):
+    if case.offline:
+        options.store.make()
     runs, others = [], Others()
     for seed in SEEDS:
         run_dir = base / case.name / str(seed)
@@ -200,6 +269,9 @@ def run_case(case, options, base):
     row(case, f"seeds that reach {case.target}", len(reached), "seeds", len(runs), "all")
     row(case, "cores busy with other work meanwhile", others.cores(), "cores", os.cpu_count(), "all")
     if not reached:
+        return
+    if case.offline:
+        offline_rows(case, options, reached)
         return
     others = Others()
     rate, published = peer_of(case, options)
@@ -228,8 +300,10 @@ def main():
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     with tempfile.TemporaryDirectory(prefix="troupe-bench-") as scratch:
+        base = options.keep or Path(scratch)
+        options.store = Store(options, base)
         for name in options.cases or known:
-            run_case(known[name], options, options.keep or Path(scratch))
+            run_case(known[name], options, base)
 
 
 main()

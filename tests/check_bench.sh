@@ -56,3 +56,42 @@ bench/agents.py --bin "$dir" --keep "$dir/runs" ppo_cartpole >"$dir/rows" 2>"$di
 grep -q $'^ppo_cartpole: seeds that reach CartPole-v1 to 475\t2\tseeds\t5\t' "$dir/rows" &&
     grep -q $'^ppo_cartpole: steps to it, median\t4500\tsteps\t' "$dir/rows" ||
     { echo 'the agents are not counted'; cat "$dir/rows" "$dir/said"; exit 1; }
+
+# The same for those that learn from a store, which is made without one and then named: a seed ends with a return of -100
+# times it; d3rlpy gets as many steps as the median seed took, and the file of the store's steps.
+cat >"$dir/offline_pendulum" <<'EOF'
+#!/usr/bin/env bash
+for word; do
+    case $word in
+    --seed=*) seed=${word#*=} ;;
+    --run-dir=*) run=${word#*=} ;;
+    esac
+done
+mkdir -p "$run"
+case $word in
+bc)
+    mkdir -p runs/offline_pendulum-data/replay
+    printf 'time,node,metric,last,mean,count\n1,actor/0,return,-9,7,1\n2,actor/0,return,-500.5,7,1\n' \
+        >runs/offline_pendulum-data/metrics.csv ;;
+*/runs/offline_pendulum-data/replay)
+    [ -d "$word" ] || exit 1
+    printf 'version,learner_steps,actor_steps,episodes,mean\n1,%d,0,200,%d\n' $((1000 * seed)) $((-100 * seed)) >"$run/evaluator.csv"
+    touch "$run/params.safetensors" ;;
+esac
+EOF
+cat >"$dir/troupe" <<'EOF'
+#!/usr/bin/env bash
+[ "$1 $2 $4" = 'replay dump transitions' ] && [ -d "$3" ] && touch "$5"
+EOF
+mkdir -p "$dir/peer/d3rlpy/bin"
+cat >"$dir/peer/d3rlpy/bin/python" <<'EOF'
+#!/usr/bin/env bash
+[ "$1 $2 $3" = 'bench/peers/d3rlpy_return.py cql 3000' ] && [ -f "$4" ] && printf 'words\n-160.5 2.5 7\n'
+EOF
+chmod +x "$dir/offline_pendulum" "$dir/troupe" "$dir/peer/d3rlpy/bin/python"
+bench/agents.py --bin "$dir" --keep "$dir/runs" --peer "$dir/peer" offline_cql >"$dir/rows" 2>"$dir/said"
+for row in 'offline: mean return of the stored episodes\t-500.5' 'offline_cql: seeds that reach Pendulum-v1 to -200\t5' \
+    'offline_cql: learner steps, median\t3000' 'offline_cql: mean return at the end, mean over seeds\t-300' \
+    'offline_cql: standard error of that\t70.7107' "offline_cql: d3rlpy's mean return after as many steps, one seed\t-160.5"; do
+    grep -qF "$(printf "$row")" "$dir/rows" || { echo "no row '$row'"; cat "$dir/rows" "$dir/said"; exit 1; }
+done

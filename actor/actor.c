@@ -36,6 +36,7 @@ struct trp_actor {
     int64_t asked_at_ns;
     uint64_t asked_at_steps;
     uint64_t pulled_at_steps; /* own steps that the learner's total_steps includes */
+    int64_t confirmed_ns;     /* when its parameters were last known to be the newest */
     bool asking;              /* for an answer that was not taken */
     bool begun;               /* episodes run */
     bool kept;                /* the adder has items of the last trp_actor_step() */
@@ -99,14 +100,29 @@ static bool has_played_all(const trp_actor *actor)
     return limit > 0 && actor->own.earlier_episodes + actor->own.episodes >= limit;
 }
 
-static trp_status ask_for_parameters(trp_actor *actor)
+/* `now`: the counts are to arrive with it. */
+static trp_status ask_for_parameters(trp_actor *actor, bool now)
 {
     actor->asking = true;
     actor->asked_at_steps = actor->own.steps;
     actor->asked_at_ns = clock_now_ns(&clock_coarse);
     const trp_env *env = actor->options.env;
     feed_report(actor->feed, trp_env_statistics(env), trp_env_statistics_count(env));
-    return feed_ask(actor->feed, actor->own.steps, actor->own.episodes);
+    return feed_ask(actor->feed, actor->own.steps, actor->own.episodes, now);
+}
+
+/* Of the parameters that it acted with until now. */
+static void note_staleness(trp_actor *actor, const trp_params_state *state)
+{
+    int64_t now_ns = clock_now_ns(&clock_monotonic);
+    uint64_t had = actor->own.version;
+    if (had > 0) {
+        if (state->first_version > had + 1)
+            had = state->first_version - 1; /* those of another life are not known */
+        actor->own.params_lag = state->version + state->lag - had;
+        actor->own.params_age_ns = (uint64_t)(now_ns - actor->confirmed_ns);
+    }
+    actor->confirmed_ns = now_ns - state->age_ns;
 }
 
 /* A learner makes a version of every sync_every_items items, or of more when some were missed. */
@@ -118,33 +134,49 @@ static void match_items(trp_actor *actor, uint64_t version)
         actor->matched_items += versions > ahead / every ? ahead : versions * every;
 }
 
-static trp_status take_answer(trp_actor *actor)
+static trp_status use_parameters(trp_actor *actor, const trp_params_state *state)
+{
+    if (state->statistic_count > 0 && trp_env_use_statistics(actor->options.env, state->statistics,
+                                                             state->statistic_count) != TRP_OK)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s: version %" PRIu64 ": %s", actor->name,
+                        state->version, trp_last_error());
+    return trp_params_use(state, actor->options.policy);
+}
+
+/* `*whole`: false: the policy has loaded two versions in one, and has to get another. */
+static trp_status take_answer(trp_actor *actor, bool *whole)
 {
     bool newer;
     trp_params_state state;
     actor->asking = false;
-    TRP_TRY(feed_take(actor->feed, &state, &actor->pulled_at_steps, &newer));
+    *whole = true;
+    TRP_TRY(feed_take(actor->feed, &state, &newer));
+    note_staleness(actor, &state);
     match_items(actor, state.version);
+    actor->pulled_at_steps = state.own_steps;
     actor->own.total_steps = state.total_steps;
     actor->own.earlier_steps = state.base_steps;
     actor->own.earlier_episodes = state.base_episodes;
     actor->own.version = state.version;
     if (!newer)
         return TRP_OK;
-    if (state.statistic_count > 0 && trp_env_use_statistics(actor->options.env, state.statistics,
-                                                            state.statistic_count) != TRP_OK)
-        return trp_fail(TRP_FAILED_PRECONDITION, "%s: version %" PRIu64 ": %s", actor->name,
-                        state.version, trp_last_error());
-    return trp_params_use(&state, actor->options.policy);
+    TRP_TRY(use_parameters(actor, &state));
+    *whole = feed_is_whole(actor->feed);
+    return TRP_OK;
 }
 
-/* The answer to what is being asked. CANCELLED: stop. */
+/* The answer to the question that was asked. CANCELLED: stop. */
 static trp_status await_answer(trp_actor *actor)
 {
-    while (!feed_is_answered(actor->feed) && !feed_wait(actor->feed))
-        if (trp_stop_requested(actor->options.stop))
-            return trp_fail(TRP_CANCELLED, "pull of parameters: stop");
-    return take_answer(actor);
+    for (bool whole = false; !whole;) {
+        while (!feed_is_answered(actor->feed) && !feed_wait(actor->feed))
+            if (trp_stop_requested(actor->options.stop))
+                return trp_fail(TRP_CANCELLED, "pull of parameters: stop");
+        TRP_TRY(take_answer(actor, &whole));
+        if (!whole)
+            TRP_TRY(ask_for_parameters(actor, true));
+    }
+    return TRP_OK;
 }
 
 /* An answer that includes every step. */
@@ -152,7 +184,7 @@ static trp_status pull(trp_actor *actor)
 {
     if (actor->asking)
         TRP_TRY(await_answer(actor));
-    TRP_TRY(ask_for_parameters(actor));
+    TRP_TRY(ask_for_parameters(actor, true));
     return await_answer(actor);
 }
 
@@ -174,11 +206,11 @@ static trp_status exchange(trp_actor *actor)
 {
     uint64_t limit = actor->options.max_steps;
     if (actor->asking && feed_is_answered(actor->feed))
-        TRP_TRY(take_answer(actor));
+        TRP_TRY(await_answer(actor));
     if (!actor->asking && pull_is_due(actor))
-        TRP_TRY(ask_for_parameters(actor));
+        TRP_TRY(ask_for_parameters(actor, actor->options.pull_every_steps > 0));
     if (turns_active())
-        return actor->asking ? take_answer(actor) : TRP_OK;
+        return actor->asking ? await_answer(actor) : TRP_OK;
     bool done = (limit > 0 && actor_progress(actor) >= limit) || has_played_all(actor);
     return done ? pull(actor) : TRP_OK;
 }

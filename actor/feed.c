@@ -1,7 +1,6 @@
-/* One pull is under way at a time; everything that passes between the two threads is the pulling
- * one's until it is answered, and the caller's from then on. The client keeps parameters in the
- * reply that brought them, until its next pull; so a newer version is copied on the pulling thread,
- * and the caller swaps two pointers. */
+/* One pull is under way at a time; everything that passes between the two threads, the client first
+ * of all, is the pulling one's until it is answered, and the caller's from then on. So parameters
+ * stay where the client has them, and the caller loads them from there. */
 #include "feed.h"
 
 #include <assert.h>
@@ -25,22 +24,18 @@ struct feed {
     bool ending;       /* the mutex's */
     /* The thread's while `asked`, else the caller's. */
     trp_params_client *client;
-    uint64_t steps, episodes; /* to report */
+    uint64_t steps, episodes; /* to report, */
+    bool now;                 /* without delay */
     trp_status status;
-    char *words;      /* of a failure */
-    uint64_t version; /* of the parameters in `next` */
-    float *next;
-    trp_moments *next_statistics;
-    /* The caller's. */
-    uint64_t taken; /* version at the last feed_take() */
-    float *mine;    /* its parameters */
-    trp_moments *my_statistics;
+    char *words;    /* of a failure */
+    uint64_t taken; /* the caller's: version at the last feed_take() */
 };
 
 trp_status feed_create(struct feed **out, const trp_params_client_options *options, bool alone)
 {
     struct feed *feed = xcalloc(1, sizeof *feed);
     trp_params_client_options own = *options;
+    own.in_place = true;
     *out = NULL;
     feed->alone = alone || turns_active();
     feed->end = trp_stop_create();
@@ -71,39 +66,25 @@ void feed_destroy(struct feed *feed)
     mutex_cleanup(&feed->mutex);
     cond_cleanup(&feed->changed);
     free(feed->words);
-    free(feed->mine);
-    free(feed->next);
-    free(feed->my_statistics);
-    free(feed->next_statistics);
     free(feed);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static trp_status feed_pull(struct feed *feed, uint64_t steps, uint64_t episodes)
+static trp_status feed_pull(struct feed *feed)
 {
     if (trp_params_client_state(feed->client).version == 0)
         TRP_TRY(trp_params_client_wait(feed->client, PARAMS_GIVE_UP_MS));
-    return trp_params_client_pull(feed->client, steps, episodes, NULL);
+    if (feed->now)
+        return trp_params_client_sync(feed->client, feed->steps, feed->episodes, NULL);
+    return trp_params_client_pull(feed->client, feed->steps, feed->episodes, NULL);
 }
 
 static void feed_answer(struct feed *feed)
 {
-    feed->status = feed_pull(feed, feed->steps, feed->episodes);
-    if (feed->status != TRP_OK) {
+    feed->status = feed_pull(feed);
+    if (feed->status != TRP_OK)
         feed->words = error_keep();
-        return;
-    }
-    trp_params_state state = trp_params_client_state(feed->client);
-    if (state.version == feed->version)
-        return;
-    size_t bytes = state.count * sizeof(float);
-    if (!feed->next)
-        feed->next = xmalloc(bytes);
-    memcpy(feed->next, state.params, bytes);
-    free(feed->next_statistics);
-    feed->next_statistics = xmemdup(state.statistics, state.statistic_count * sizeof(trp_moments));
-    feed->version = state.version;
 }
 
 static void feed_run(void *arg)
@@ -126,14 +107,15 @@ static void feed_run(void *arg)
 
 /* ---- the acting thread ----------------------------------------------------------------------- */
 
-trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes)
+trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes, bool now)
 {
     if (feed->asked)
         return TRP_OK;
     feed->steps = steps;
     feed->episodes = episodes;
+    feed->now = now;
     if (feed->alone)
-        return feed_pull(feed, steps, episodes);
+        return feed_pull(feed);
     if (!feed->thread.running)
         TRP_TRY(thread_start(&feed->thread, "params", feed_run, feed));
     mutex_lock(&feed->mutex);
@@ -164,7 +146,7 @@ bool feed_wait(struct feed *feed)
     return !feed->asked;
 }
 
-trp_status feed_take(struct feed *feed, trp_params_state *state, uint64_t *steps, bool *newer)
+trp_status feed_take(struct feed *feed, trp_params_state *state, bool *newer)
 {
     assert(!feed->asked);
     if (feed->status != TRP_OK) {
@@ -175,20 +157,19 @@ trp_status feed_take(struct feed *feed, trp_params_state *state, uint64_t *steps
         return status;
     }
     *state = trp_params_client_state(feed->client);
-    *steps = feed->steps;
     *newer = state->version != feed->taken;
-    if (*newer && !feed->alone) {
-        float *old = feed->mine;
-        feed->mine = feed->next;
-        feed->next = old;
-        trp_moments *seen = feed->my_statistics;
-        feed->my_statistics = feed->next_statistics;
-        feed->next_statistics = seen;
-    }
     feed->taken = state->version;
-    if (!feed->alone) {
-        state->params = feed->mine;
-        state->statistics = feed->my_statistics;
-    }
     return TRP_OK;
+}
+
+bool feed_is_whole(struct feed *feed)
+{
+    assert(!feed->asked);
+    return trp_params_client_is_whole(feed->client);
+}
+
+trp_params_state feed_look(const struct feed *feed)
+{
+    assert(!feed->asked);
+    return trp_params_client_state(feed->client);
 }

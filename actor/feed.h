@@ -18,9 +18,9 @@ TRP_MUST_USE trp_status feed_create(struct feed **out, const trp_params_client_o
                                     bool alone);
 void feed_destroy(struct feed *feed); /* gives up what is under way; NULL is fine */
 
-/* Begins a pull that reports these counts, unless one is under way. Waits for nothing, unless it is
- * alone. The first one waits for the first version. */
-TRP_MUST_USE trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes);
+/* Begins a pull that reports these counts, unless one is under way: `now`, or when a report is due
+ * (params.h). Waits for nothing, unless it is alone. The first one waits for the first version. */
+TRP_MUST_USE trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes, bool now);
 
 /* What the environments saw, for the pulls to come, unless one is under way. */
 void feed_report(struct feed *feed, const trp_moments *statistics, size_t count);
@@ -30,10 +30,16 @@ bool feed_is_answered(const struct feed *feed); /* nothing is under way */
 /* Waits for that, a moment at most; the same. */
 bool feed_wait(struct feed *feed);
 
-/* What the last answer said, with parameters and statistics in memory that stays as it is until the
- * next call; nothing may be under way. `*steps` are those that were reported. `*newer`: the version
- * is another than at the last call. Failures as trp_params_client_pull(); they are final. */
-TRP_MUST_USE trp_status feed_take(struct feed *feed, trp_params_state *state, uint64_t *steps,
-                                  bool *newer);
+/* What the last answer said; nothing may be under way. Parameters and statistics lie where the
+ * client has them, until the next feed_ask(): feed_is_whole() tells afterwards whether what was
+ * read of them is. `*newer`: the version is another than at the last call. Failures as
+ * trp_params_client_pull(); they are final. */
+TRP_MUST_USE trp_status feed_take(struct feed *feed, trp_params_state *state, bool *newer);
+
+/* As trp_params_client_is_whole(); nothing may be under way. */
+bool feed_is_whole(struct feed *feed);
+
+/* As trp_params_client_state(); nothing may be under way. */
+trp_params_state feed_look(const struct feed *feed);
 
 #endif

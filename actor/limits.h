@@ -28,6 +28,10 @@ enum {
     PARAMS_TIMEOUT_MS = 2000,
     PARAMS_GIVE_UP_MS = 60000,
     PARAMS_RETRY_MS = 10,
+    /* params_client.c: between reports of the counts to a learner whose memory is read; how often
+     * a version is copied again that was replaced meanwhile before it is asked for in a call. */
+    PARAMS_REPORT_MS = 100,
+    PARAMS_COPY_TRIES = 4,
     /* actor.c: staleness of a policy that still costs nothing: 20 pulls/s. Deterministic runs
      * know no time and pull every so many steps. */
     ACTOR_PULL_MS = 50,

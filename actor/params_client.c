@@ -1,12 +1,13 @@
 /* The parameter client. Actors act on parameters that a learner changes all the time; the client
  * keeps the newest version it has seen and never goes back: versions only grow, also when a learner
- * restarts from an older checkpoint (learner/publisher.c). Every pull also reports how much this
- * client did, as totals: a report that is lost or repeated changes nothing.
+ * restarts from an older checkpoint (learner/publisher.c). Its counts are totals: a report that is
+ * lost or repeated changes nothing.
  *
- * Parameters that silently stop changing are worse than a failure. So a pull that fails is tried
- * again until it worked or give_up_ms passed, the first failure is logged, and the last one is
- * returned. The parameters stay inside the reply that brought them: no copy; of those that are too
- * many for one reply, the last one gets what the parts make together. */
+ * Where the learner's memory can be read from here, a pull looks there, and counts travel in calls
+ * that bring no parameters, one in PARAMS_REPORT_MS. In the learner's process the parameters are
+ * the learner's own, held; on its host they are copied, or read where they lie by who looks
+ * afterwards whether they were whole. Elsewhere they stay inside the reply that brought them, if
+ * they came as floats. */
 #include <troupe/params.h>
 
 #include <assert.h>
@@ -17,27 +18,44 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/bfloat16.h"
+#include "core/board.h"
+#include "core/boot.h"
 #include "core/clock.h"
 #include "core/status.h"
-#include "limits.h"
 #include "core/thread.h"
+#include "limits.h"
+#include "params_pull.h"
 #include "params_use.h"
-#include "params.pb-c.h"
 
 _Static_assert(sizeof(trp_moments) == 3 * sizeof(double),
                "a statistic is three numbers on its way");
 enum { MOMENT_NUMBERS = 3 };
 
 struct trp_params_client {
-    ProtobufCService *service;
-    char *name;
-    trp_stop *stop, *own_stop; /* own_stop: when the user gave none; never requested */
-    int64_t timeout_ms, give_up_ms;
-    bool met;                      /* the learner has answered once: the bases are known */
-    Troupe__PullReply *holds;      /* the reply that brought the parameters */
-    char *layout;                  /* NULL: the learner does not say */
-    trp_moments *base, *own, *sum; /* statistics: of earlier lives, of this one, and both */
-    size_t base_count, own_count;
+    struct params_line line;
+    char *name, host[BOOT_ID_BYTES];
+    trp_stop *own_stop; /* when the user gave none; never requested */
+    trp_params_precision precision;
+    bool in_place;
+    bool met; /* the learner has answered once: the bases are known */
+    /* The learner's memory, as far as it can be read from here. */
+    struct board_view *view; /* NULL: it is not */
+    uint64_t reads;          /* the publisher whose it is; 0: none */
+    uint64_t refused;        /* whose could not be read; 0: none */
+    bool torn;               /* what was read in place was not whole: the next one is copied */
+    /* Where the parameters are; the others are NULL. */
+    struct board_view *lies_in; /* `view`, or one before it */
+    Troupe__PullReply *holds;
+    float *own;
+    float *spare;                   /* NULL: there was no need for it yet */
+    char *layout;                   /* NULL: the learner does not say */
+    trp_moments *published;         /* the state's statistics, where nothing else has them */
+    trp_moments *base, *done, *sum; /* statistics: of earlier lives, of this one, and both */
+    size_t base_count, done_count;
+    int64_t reported_ns;  /* on the coarse clock */
+    int64_t confirmed_ns; /* when it was last known that there is no newer version */
+    uint64_t newest;      /* of the publisher that answered last */
     trp_params_state state;
 };
 
@@ -54,44 +72,217 @@ trp_status trp_params_client_create(trp_params_client **out,
         return trp_fail(TRP_INVALID_ARGUMENT, "parameter client: the service is %s, not %s",
                         options->service->descriptor->name, troupe__params__descriptor.name);
     trp_params_client *client = xcalloc(1, sizeof *client);
-    client->service = options->service;
     client->name = xstrdup(options->name ? options->name : "");
+    client->precision = options->precision;
+    client->in_place = options->in_place;
     client->own_stop = options->stop ? NULL : trp_stop_create();
-    client->stop = options->stop ? options->stop : client->own_stop;
-    client->timeout_ms = options->timeout_ms ? options->timeout_ms : PARAMS_TIMEOUT_MS;
-    client->give_up_ms = options->give_up_ms ? options->give_up_ms : PARAMS_GIVE_UP_MS;
+    client->line = (struct params_line){
+        .service = options->service,
+        .stop = options->stop ? options->stop : client->own_stop,
+        .timeout_ms = options->timeout_ms ? options->timeout_ms : PARAMS_TIMEOUT_MS,
+        .give_up_ms = options->give_up_ms ? options->give_up_ms : PARAMS_GIVE_UP_MS};
+    if (!options->no_share)
+        boot_id_read(client->host);
     *out = client;
     return TRP_OK;
 }
 
-static void reply_free(Troupe__PullReply *reply)
+/* ---- where the parameters are ---------------------------------------------------------------- */
+
+/* Gives up the place of those that there are. Memory of one's own is kept for the next copy. */
+static void leave_place(trp_params_client *client)
 {
-    if (reply)
-        protobuf_c_message_free_unpacked(&reply->base, NULL);
+    if (client->lies_in != client->view)
+        board_view_close(client->lies_in);
+    client->lies_in = NULL;
+    params_reply_free(client->holds);
+    client->holds = NULL;
+    if (client->own && client->spare)
+        free(client->own);
+    else if (client->own)
+        client->spare = client->own;
+    client->own = NULL;
+}
+
+/* Nobody reads it any more, but those parameters that lie in it. */
+static void detach(trp_params_client *client)
+{
+    if (client->lies_in != client->view)
+        board_view_close(client->view);
+    client->view = NULL;
+    client->reads = 0;
 }
 
 void trp_params_client_destroy(trp_params_client *client)
 {
     if (!client)
         return;
-    reply_free(client->holds);
+    leave_place(client);
+    detach(client);
+    free(client->spare);
     free(client->layout);
+    free(client->published);
     free(client->base);
-    free(client->own);
+    free(client->done);
     free(client->sum);
     trp_stop_destroy(client->own_stop);
     free(client->name);
     free(client);
 }
 
+/* Room for a vector that is read elsewhere. RESOURCE_EXHAUSTED: there is none. */
+static trp_status room_for(trp_params_client *client, size_t count)
+{
+    if (!client->spare && count <= SIZE_MAX / sizeof(float))
+        client->spare = malloc(count * sizeof(float));
+    if (client->spare)
+        return TRP_OK;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for %zu parameters", count);
+}
+
+/* A version as it comes in, before it is believed. */
+struct arrival {
+    const float *params;
+    size_t count;
+    uint64_t version, learner_steps;
+};
+
+static trp_status check_count(const trp_params_client *client, const struct arrival *arrival,
+                              size_t bytes)
+{
+    size_t count = client->state.count;
+    if (arrival->count > 0 && (count == 0 || arrival->count == count))
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS, "parameters of version %" PRIu64 " are %zu bytes, expected %zu",
+                    arrival->version, bytes, count * sizeof(float));
+}
+
+static trp_status check_arrival(const trp_params_client *client, const struct arrival *arrival)
+{
+    char version[40];
+    snprintf(version, sizeof version, "version %" PRIu64, arrival->version);
+    return params_check_finite(&(trp_params_state){.params = arrival->params,
+                                                   .count = arrival->count,
+                                                   .layout = client->layout},
+                               version, NULL);
+}
+
+static void settle_arrival(trp_params_client *client, const struct arrival *arrival)
+{
+    client->state.params = arrival->params;
+    client->state.count = arrival->count;
+    client->state.version = arrival->version;
+    client->state.learner_steps = arrival->learner_steps;
+    client->state.fetched++;
+}
+
+static void settle_in_spare(trp_params_client *client)
+{
+    float *fresh = client->spare;
+    client->spare = NULL;
+    leave_place(client);
+    client->own = fresh;
+}
+
+static void use_statistics(trp_params_client *client, const trp_moments *statistics, size_t count)
+{
+    if (count == 0)
+        return;
+    free(client->published);
+    client->published = xmemdup(statistics, count * sizeof *statistics);
+    client->state.statistics = client->published;
+    client->state.statistic_count = count;
+}
+
+/* ---- reading the learner's memory ------------------------------------------------------------ */
+
+static void attach(trp_params_client *client, const Troupe__PullReply *reply)
+{
+    const Troupe__SharedParams *shared = reply->shared;
+    struct sealed_place place = {.bytes = shared->bytes,
+                                 .device = shared->device,
+                                 .inode = shared->inode,
+                                 .pid = shared->pid,
+                                 .fd = shared->fd};
+    detach(client);
+    trp_status status = TRP_OK;
+    if (shared->nonce.len != sizeof place.nonce)
+        status = trp_fail(TRP_FAILED_PRECONDITION, "a nonce of %zu bytes", shared->nonce.len);
+    else
+        memcpy(place.nonce, shared->nonce.data, sizeof place.nonce);
+    if (status == TRP_OK)
+        status = board_view_open(&client->view, &place);
+    if (status == TRP_OK) {
+        client->reads = reply->publisher;
+        return;
+    }
+    client->refused = reply->publisher;
+    trp_log(TRP_DEBUG, "parameters are sent, the learner's memory cannot be read reason=%s",
+            trp_last_error());
+}
+
+/* A copy that is whole. False: it was written to meanwhile. */
+static bool copy_arrival(trp_params_client *client, struct arrival *arrival)
+{
+    memcpy(client->spare, arrival->params, arrival->count * sizeof(float));
+    arrival->params = client->spare;
+    return board_view_is_whole(client->view);
+}
+
+/* The newest version of the learner's memory, if it is newer. DATA_LOSS, OUT_OF_RANGE: as a pull;
+ * ABORTED: it was replaced again and again. */
+static trp_status read_memory(trp_params_client *client, bool *newer)
+{
+    struct board_view *view = client->view;
+    bool here = board_view_is_here(view), copies = !here && (!client->in_place || client->torn);
+    for (uint32_t tries = 0; tries < PARAMS_COPY_TRIES; tries++) {
+        struct board_version version = {0};
+        bool taken = board_view_take(view, &version);
+        if (taken ? version.version <= client->state.version : board_view_newest(view) == 0)
+            return TRP_OK;
+        struct arrival arrival = {version.numbers, board_view_count(view), version.version,
+                                  version.learner_steps};
+        TRP_TRY(check_count(client, &arrival, arrival.count * sizeof(float)));
+        if (copies)
+            TRP_TRY(room_for(client, arrival.count));
+        if (!taken || (copies && !copy_arrival(client, &arrival)))
+            continue;
+        if (!version.finite)
+            TRP_TRY(check_arrival(client, &arrival));
+        board_view_keep(view);
+        if (copies)
+            settle_in_spare(client);
+        else
+            leave_place(client);
+        client->lies_in = copies ? NULL : view;
+        settle_arrival(client, &arrival);
+        use_statistics(client, version.statistics, version.statistic_count);
+        client->torn = false;
+        *newer = true;
+        return TRP_OK;
+    }
+    return trp_fail(TRP_ABORTED, "parameters were replaced during %d reads", PARAMS_COPY_TRIES);
+}
+
+bool trp_params_client_is_whole(trp_params_client *client)
+{
+    struct board_view *view = client->lies_in;
+    if (!view || board_view_is_whole(view))
+        return true;
+    client->torn = true;
+    return false;
+}
+
+/* ---- what a pull says ------------------------------------------------------------------------ */
+
 /* A client of which the learner remembers more or fewer numbers reports its own, and the learner
  * says what is wrong. */
 static void add_statistics(trp_params_client *client, Troupe__PullRequest *request)
 {
-    size_t count = client->own_count;
+    size_t count = client->done_count;
     if (!client->met || count == 0)
         return;
-    memcpy(client->sum, client->own, count * sizeof *client->sum);
+    memcpy(client->sum, client->done, count * sizeof *client->sum);
     if (client->base_count == count)
         trp_moments_merge(client->sum, client->base, count);
     request->n_statistics = MOMENT_NUMBERS * count;
@@ -103,155 +294,34 @@ void trp_params_client_report(trp_params_client *client, const trp_moments *stat
 {
     if (count == 0)
         return;
-    if (count != client->own_count) {
-        client->own = xrealloc(client->own, count * sizeof *client->own);
+    if (count != client->done_count) {
+        client->done = xrealloc(client->done, count * sizeof *client->done);
         client->sum = xrealloc(client->sum, count * sizeof *client->sum);
-        client->own_count = count;
+        client->done_count = count;
     }
-    memcpy(client->own, statistics, count * sizeof *client->own);
+    memcpy(client->done, statistics, count * sizeof *client->done);
 }
 
-/* So long, or until `deadline`, but at least a millisecond: 0 would mean something else. */
-static int64_t at_most_ms(int64_t ms, struct deadline deadline)
-{
-    int64_t left_ms = deadline_left_ms(deadline, &clock_monotonic);
-    if (left_ms < 0 || left_ms > ms)
-        return ms;
-    return left_ms > 0 ? left_ms : 1;
-}
-
-/* What one pull says and asks for, in however many calls. */
-struct pull {
-    uint64_t steps, episodes;
-    uint64_t rest_of, rest_from; /* 0: the newest version */
-    struct deadline deadline;
-};
-
-static trp_status pull_once(trp_params_client *client, const struct pull *pull,
-                            Troupe__PullReply **reply)
+/* `sends`: the parameters shall be sent, wherever the learner is. */
+static Troupe__PullRequest request_of(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                                      bool sends)
 {
     Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
     request.client = client->name;
     request.version = client->state.version;
-    request.steps = client->state.base_steps + pull->steps;
-    request.episodes = client->state.base_episodes + pull->episodes;
-    request.rest_of = pull->rest_of;
-    request.rest_from = pull->rest_from;
+    request.steps = client->state.base_steps + steps;
+    request.episodes = client->state.base_episodes + episodes;
+    if (client->precision == TRP_PARAMS_BF16)
+        request.precision = TROUPE__PRECISION__BFLOAT16;
     add_statistics(client, &request);
-    ProtobufCMessage *message = NULL;
-    trp_status status =
-        trp_call(client->service, "Pull", &request.base, &message,
-                 &(trp_call_options){.timeout_ms = at_most_ms(client->timeout_ms, pull->deadline),
-                                     .cancel = client->stop});
-    *reply = (Troupe__PullReply *)message;
-    return status;
+    if (sends)
+        return request;
+    request.reads = client->reads;
+    request.host = client->host;
+    return request;
 }
 
-/* Waits a moment, or hands the turn on where threads take turns. */
-static void pause_before_retry(trp_params_client *client, uint32_t failures,
-                               struct deadline deadline)
-{
-    if (turns_active())
-        turns_pass();
-    else
-        trp_stop_wait(client->stop,
-                      at_most_ms(PARAMS_RETRY_MS << (failures < 6 ? failures : 6), deadline));
-}
-
-static trp_status pull_with_retries(trp_params_client *client, const struct pull *pull,
-                                    Troupe__PullReply **reply)
-{
-    struct deadline give_up =
-        deadline_earlier(pull->deadline, deadline_in_ms(&clock_monotonic, client->give_up_ms));
-    for (uint32_t failures = 0;; failures++) {
-        if (trp_stop_requested(client->stop))
-            return trp_fail(TRP_CANCELLED, "pull of parameters: stop");
-        trp_status status = pull_once(client, pull, reply);
-        if (status == TRP_OK && failures > 0)
-            trp_log(TRP_INFO, "parameters pulled again after_failures=%" PRIu32, failures);
-        if (!status_is_transient(status) || deadline_passed(give_up, &clock_monotonic))
-            return status;
-        if (failures == 0)
-            trp_log(TRP_WARN, "pull of parameters failed, retrying version=%" PRIu64 " reason=%s",
-                    client->state.version, trp_last_error());
-        pause_before_retry(client, failures, give_up);
-    }
-}
-
-/* ---- versions in parts ----------------------------------------------------------------------- */
-
-struct whole {
-    uint64_t version;
-    size_t size, have;
-    uint8_t *bytes;
-};
-
-static bool is_rest(const struct whole *whole, const Troupe__PullReply *reply)
-{
-    return reply->version == whole->version && reply->params_bytes == whole->size &&
-           reply->params_from > 0;
-}
-
-static trp_status add_part(struct whole *whole, const Troupe__PullReply *reply)
-{
-    size_t size = reply->params.len;
-    if (reply->params_from != whole->have || size == 0 || size > whole->size - whole->have)
-        return trp_fail(TRP_DATA_LOSS,
-                        "parameters of version %" PRIu64 ": a part of %zu bytes from byte %" PRIu64
-                        " on, expected one from byte %zu on, of %zu",
-                        whole->version, size, reply->params_from, whole->have, whole->size);
-    memcpy(whole->bytes + whole->have, reply->params.data, size);
-    whole->have += size;
-    return TRP_OK;
-}
-
-/* `*reply` has the first part of a version. The last reply takes its place, with the whole; or,
- * where the learner does not have that version any more, the one that says so. */
-static trp_status pull_rest(trp_params_client *client, struct pull *pull, Troupe__PullReply **reply)
-{
-    struct whole whole = {.version = (*reply)->version, .size = (size_t)(*reply)->params_bytes};
-    whole.bytes = malloc(whole.size);
-    if (!whole.bytes)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for parameters of %zu bytes",
-                        whole.size);
-    trp_status status = add_part(&whole, *reply);
-    while (status == TRP_OK && whole.have < whole.size) {
-        pull->rest_of = whole.version;
-        pull->rest_from = whole.have;
-        reply_free(*reply);
-        *reply = NULL;
-        status = pull_with_retries(client, pull, reply);
-        if (status == TRP_OK && !is_rest(&whole, *reply))
-            break;
-        if (status == TRP_OK)
-            status = add_part(&whole, *reply);
-    }
-    if (status != TRP_OK || whole.have < whole.size) {
-        free(whole.bytes);
-        return status;
-    }
-    free((*reply)->params.data);
-    (*reply)->params = (ProtobufCBinaryData){.data = whole.bytes, .len = whole.size};
-    (*reply)->params_bytes = 0;
-    return TRP_OK;
-}
-
-static trp_status pull_whole(trp_params_client *client, struct pull *pull,
-                             Troupe__PullReply **reply)
-{
-    struct deadline give_up = deadline_in_ms(&clock_monotonic, client->give_up_ms);
-    TRP_TRY(pull_with_retries(client, pull, reply));
-    while ((*reply)->params_bytes > 0 && (*reply)->version > client->state.version) {
-        uint64_t version = (*reply)->version;
-        TRP_TRY(pull_rest(client, pull, reply));
-        if ((*reply)->params_bytes > 0 && deadline_passed(give_up, &clock_monotonic))
-            return trp_fail(TRP_UNAVAILABLE,
-                            "version %" PRIu64 " of the parameters was gone before all of it came, "
-                            "and so were those before it for %" PRId64 " ms",
-                            version, client->give_up_ms);
-    }
-    return TRP_OK;
-}
+/* ---- what it is answered --------------------------------------------------------------------- */
 
 /* The first reply says what earlier lives did; later ones only echo our own reports. */
 static void meet(trp_params_client *client, const Troupe__PullReply *reply, uint64_t steps,
@@ -269,61 +339,141 @@ static void meet(trp_params_client *client, const Troupe__PullReply *reply, uint
         client->base = xmemdup(reply->client_statistics, client->base_count * sizeof *client->base);
 }
 
-static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
+static trp_status note_reply(trp_params_client *client, const Troupe__PullReply *reply,
+                             uint64_t steps, uint64_t episodes)
 {
-    size_t count = reply->params.len / sizeof(float);
-    bool whole = count > 0 && reply->params.len % sizeof(float) == 0;
-    if (!whole || (client->holds && count != client->state.count))
-        return trp_fail(TRP_DATA_LOSS,
-                        "parameters of version %" PRIu64 " are %zu bytes, expected %zu",
-                        reply->version, reply->params.len, client->state.count * sizeof(float));
-    if (reply->n_statistics % MOMENT_NUMBERS != 0)
-        return trp_fail(TRP_DATA_LOSS,
-                        "statistics of version %" PRIu64 " are %zu numbers, not three for each",
-                        reply->version, reply->n_statistics);
+    meet(client, reply, steps, episodes);
+    client->state.total_steps = reply->total_steps;
+    client->state.own_steps = steps;
+    client->newest = reply->version;
+    if (reply->publisher != client->refused)
+        client->refused = 0; /* perhaps the memory of this one can be read */
+    client->state.first_version = reply->first_version;
     if (!client->layout && reply->layout[0] != '\0')
         client->state.layout = client->layout = xstrdup(reply->layout);
-    const float *params = (const float *)(const void *)reply->params.data;
-    char version[40];
-    snprintf(version, sizeof version, "version %" PRIu64, reply->version);
-    TRP_TRY(params_check_finite(
-        &(trp_params_state){.params = params, .count = count, .layout = client->layout}, version,
-        NULL));
-    reply_free(client->holds);
-    client->holds = reply;
-    client->state.params = params;
-    client->state.count = count;
-    client->state.version = reply->version;
-    client->state.statistics = (const trp_moments *)reply->statistics;
-    client->state.statistic_count = reply->n_statistics / MOMENT_NUMBERS;
-    client->state.fetched++;
+    if (reply->n_statistics % MOMENT_NUMBERS == 0)
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS,
+                    "statistics of version %" PRIu64 " are %zu numbers, not three for each",
+                    reply->version, reply->n_statistics);
+}
+
+/* Halves become floats. */
+static trp_status widen(trp_params_client *client, const ProtobufCBinaryData *bytes,
+                        struct arrival *arrival)
+{
+    TRP_TRY(room_for(client, arrival->count));
+    for (size_t i = 0; i < arrival->count; i++) {
+        uint16_t half;
+        memcpy(&half, bytes->data + i * sizeof half, sizeof half);
+        client->spare[i] = bf16_float(half);
+    }
+    arrival->params = client->spare;
     return TRP_OK;
 }
 
-static trp_status pull_until(trp_params_client *client, uint64_t steps, uint64_t episodes,
-                             struct deadline deadline, bool *newer)
+/* Parameters that were sent. Keeps the reply where they stay in it. */
+static trp_status adopt(trp_params_client *client, Troupe__PullReply **reply)
 {
-    Troupe__PullReply *reply = NULL;
-    struct pull pull = {.steps = steps, .episodes = episodes, .deadline = deadline};
-    *newer = false;
-    trp_status status = pull_whole(client, &pull, &reply);
-    if (status != TRP_OK) {
-        reply_free(reply);
-        return status;
+    const ProtobufCBinaryData *bytes = &(*reply)->params;
+    bool halves = (*reply)->precision == TROUPE__PRECISION__BFLOAT16;
+    size_t size = halves ? sizeof(uint16_t) : sizeof(float);
+    struct arrival arrival = {.params = (const float *)(const void *)bytes->data,
+                              .count = bytes->len % size == 0 ? bytes->len / size : 0,
+                              .version = (*reply)->version,
+                              .learner_steps = (*reply)->learner_steps};
+    TRP_TRY(check_count(client, &arrival, bytes->len));
+    if (halves)
+        TRP_TRY(widen(client, bytes, &arrival));
+    TRP_TRY(check_arrival(client, &arrival));
+    use_statistics(client, (const trp_moments *)(*reply)->statistics,
+                   (*reply)->n_statistics / MOMENT_NUMBERS);
+    if (halves) {
+        settle_in_spare(client);
+    } else {
+        leave_place(client);
+        client->holds = *reply;
+        *reply = NULL;
     }
-    meet(client, reply, steps, episodes);
-    client->state.pulls++;
-    client->state.total_steps = reply->total_steps;
-    client->state.learner_steps = reply->learner_steps;
-    /* A learner that restarted may know only versions that are older than ours. */
-    if (reply->version <= client->state.version) {
-        reply_free(reply);
+    settle_arrival(client, &arrival);
+    return TRP_OK;
+}
+
+/* `sent`: parameters were asked for, wherever the learner is. */
+static trp_status take_reply(trp_params_client *client, Troupe__PullReply **reply, bool sent,
+                             bool *newer)
+{
+    if (!sent && (*reply)->shared)
+        attach(client, *reply);
+    else if (client->reads != (*reply)->publisher)
+        detach(client);
+    if (client->view && !sent) {
+        TRP_TRY(read_memory(client, newer));
+        if (!board_view_is_here(client->view))
+            use_statistics(client, (const trp_moments *)(*reply)->statistics,
+                           (*reply)->n_statistics / MOMENT_NUMBERS);
         return TRP_OK;
     }
-    status = adopt(client, reply);
-    if (status != TRP_OK)
-        reply_free(reply);
-    *newer = status == TRP_OK;
+    /* A learner that restarted may know only versions that are older than ours. */
+    if ((*reply)->version <= client->state.version || (!sent && (*reply)->shared))
+        return TRP_OK;
+    TRP_TRY(adopt(client, reply));
+    *newer = true;
+    return TRP_OK;
+}
+
+/* ---- pulling --------------------------------------------------------------------------------- */
+
+static trp_status exchange_once(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                                struct deadline deadline, bool sends, bool *newer)
+{
+    Troupe__PullReply *reply = NULL;
+    Troupe__PullRequest request = request_of(client, steps, episodes, sends);
+    int64_t asked_ns;
+    trp_status status = params_pull(&client->line, &request, deadline, &reply, &asked_ns);
+    if (status == TRP_OK)
+        status = note_reply(client, reply, steps, episodes);
+    uint64_t age_ns = reply ? reply->age_ns : 0;
+    if (status == TRP_OK)
+        status = take_reply(client, &reply, sends, newer);
+    if (status == TRP_OK && client->state.version >= client->newest)
+        client->confirmed_ns = asked_ns - (int64_t)(age_ns < INT64_MAX / 2 ? age_ns : 0);
+    params_reply_free(reply);
+    return status;
+}
+
+/* With a call that reports the counts. Where the learner's memory could not be read after all, it
+ * takes one more. */
+static trp_status exchange_counts(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                                  struct deadline deadline, bool *newer)
+{
+    bool sends = client->refused != 0;
+    *newer = false;
+    client->reported_ns = clock_now_ns(&clock_coarse);
+    trp_status status = exchange_once(client, steps, episodes, deadline, sends, newer);
+    if (!sends && (status == TRP_ABORTED || (status == TRP_OK && client->refused != 0)))
+        status = exchange_once(client, steps, episodes, deadline, true, newer);
+    return status;
+}
+
+static bool report_is_due(const trp_params_client *client)
+{
+    int64_t since_ns = clock_now_ns(&clock_coarse) - client->reported_ns;
+    return since_ns >= PARAMS_REPORT_MS * INT64_C(1000000) || turns_active();
+}
+
+/* `looks`: a look at the learner's memory will do where that is possible. */
+static trp_status pull_until(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                             struct deadline deadline, bool looks, bool *newer)
+{
+    trp_status status = TRP_OK;
+    *newer = false;
+    looks = looks && client->view && !report_is_due(client);
+    if (looks && board_view_newest(client->view) > client->state.version)
+        status = read_memory(client, newer);
+    if (!looks || status == TRP_ABORTED)
+        status = exchange_counts(client, steps, episodes, deadline, newer);
+    client->state.pulls += status == TRP_OK;
     return status;
 }
 
@@ -331,7 +481,17 @@ trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps, uin
                                   bool *newer)
 {
     bool is_newer;
-    trp_status status = pull_until(client, steps, episodes, DEADLINE_NEVER, &is_newer);
+    trp_status status = pull_until(client, steps, episodes, DEADLINE_NEVER, true, &is_newer);
+    if (newer)
+        *newer = is_newer;
+    return status;
+}
+
+trp_status trp_params_client_sync(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                                  bool *newer)
+{
+    bool is_newer;
+    trp_status status = pull_until(client, steps, episodes, DEADLINE_NEVER, false, &is_newer);
     if (newer)
         *newer = is_newer;
     return status;
@@ -342,17 +502,33 @@ trp_status trp_params_client_wait(trp_params_client *client, int64_t timeout_ms)
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     for (uint32_t tries = 0;; tries++) {
         bool newer;
-        TRP_TRY(pull_until(client, 0, 0, deadline, &newer));
+        TRP_TRY(pull_until(client, 0, 0, deadline, false, &newer));
         if (client->state.version > 0)
             return TRP_OK;
         if (deadline_passed(deadline, &clock_monotonic))
             return trp_fail(TRP_DEADLINE_EXCEEDED,
                             "no parameters were published within %" PRId64 " ms", timeout_ms);
-        pause_before_retry(client, tries, deadline);
+        params_pause(&client->line, tries, deadline);
     }
+}
+
+/* A restarted learner begins with a number far beyond; what it published before is not known. */
+static uint64_t lag_of(const trp_params_client *client)
+{
+    uint64_t newest = client->newest, have = client->state.version;
+    if (client->view && board_view_newest(client->view) > newest)
+        newest = board_view_newest(client->view);
+    if (client->state.first_version > have + 1)
+        have = client->state.first_version - 1;
+    return newest > have ? newest - have : 0;
 }
 
 trp_params_state trp_params_client_state(const trp_params_client *client)
 {
-    return client->state;
+    trp_params_state state = client->state;
+    if (state.version == 0)
+        return state;
+    state.lag = lag_of(client);
+    state.age_ns = clock_now_ns(&clock_monotonic) - client->confirmed_ns;
+    return state;
 }

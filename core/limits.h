@@ -21,6 +21,11 @@ enum {
     /* rpc/, protobuf.h: nesting of messages from outside, and of groups in fields that we do not
      * know; protobuf-c recurses, 64 levels take 32 KB of stack. */
     MESSAGE_DEPTH_MAX = 64,
+    /* board.c: versions of the parameters that a learner keeps in memory, so that who reads one on
+     * this host has time for it: two more are written first, which takes at least as long as two
+     * copies. And looks for one that is not just being replaced. */
+    BOARD_KEPT = 4,
+    BOARD_TRIES = 8,
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
     NSTEP_MAX = 1024,
     /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer

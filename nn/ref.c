@@ -1,7 +1,7 @@
 /* The specification: one obvious loop per formula, in float and in double. Nothing here is tuned;
  * the other backends are tested against it, and the double one against finite differences. */
 #include "ref.h"
-#include "bfloat16.h"
+#include "core/bfloat16.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The kernels for AVX2 and FMA: 8 lanes, 16 registers. Compiled with flags of its own and called
  * only where the processor has them. */
 #include "backend.h"
-#include "bfloat16.h"
+#include "core/bfloat16.h"
 #include "ref.h"
 #include "unroll.h"
 

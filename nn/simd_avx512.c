@@ -1,7 +1,7 @@
 /* The kernels for AVX-512. Compiled with flags of its own and called only where the processor has
  * them. */
 #include "backend.h"
-#include "bfloat16.h"
+#include "core/bfloat16.h"
 #include "ref.h"
 #include "simd_vec_avx512.h"
 

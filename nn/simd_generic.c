@@ -1,7 +1,7 @@
 /* The kernels for any processor, in the compiler's own vectors of four floats (SSE2 on x86-64). A
  * product and its sum are rounded apart. */
 #include "backend.h"
-#include "bfloat16.h"
+#include "core/bfloat16.h"
 #include "ref.h"
 #include "unroll.h"
 

@@ -64,7 +64,10 @@ typedef struct {
     double last_return;   /* of the last finished episode; NaN before the first */
     double mean_return;   /* of the last up to 100 finished episodes; NaN before the first */
     uint64_t blocked_ns;  /* waiting for the replay table */
-    bool finished;        /* max_steps or max_episodes was reached */
+    /* How stale the parameters were that it acted with until it last looked for newer ones:
+     * versions published since, and for how long it had not known that there are none. */
+    uint64_t params_lag, params_age_ns;
+    bool finished; /* max_steps or max_episodes was reached */
     size_t metric_count;
     /* The policy's own, and the environment's infos of the last finished episode that had them. */
     trp_metric metrics[TRP_METRICS_MAX + TRP_INFOS_MAX];

@@ -21,8 +21,18 @@ TRP_API const ProtobufCServiceDescriptor *trp_params_descriptor(void);
 /* ---- the client -------------------------------------------------------------------------- */
 
 /* Pulls parameters from a troupe.Params service when there are newer ones and reports counts.
- * Belongs to one thread. An older version never replaces a newer one. */
+ * Belongs to one thread. An older version never replaces a newer one.
+ *
+ * In the publisher's process it hands out the publisher's snapshot itself, held until the next one;
+ * on its host it copies from the publisher's memory, which it maps read-only (as who may look into
+ * that process: the same user); else, or where that is refused, parameters come in calls, of any
+ * size. */
 typedef struct trp_params_client trp_params_client;
+
+/* How parameters come that are sent. As bfloat16 they are half as many bytes: of each number the
+ * upper half, rounded to nearest, of two the even one, which is a relative error of at most 2^-8.
+ */
+typedef enum { TRP_PARAMS_FLOAT32, TRP_PARAMS_BF16 } trp_params_precision;
 
 typedef struct {
     ProtobufCService *service; /* troupe.Params: the object itself or a proxy; borrowed */
@@ -31,6 +41,10 @@ typedef struct {
     trp_stop *stop;            /* ends waits with CANCELLED; NULL: none */
     int64_t timeout_ms;        /* of one attempt; 0: 2 000 */
     int64_t give_up_ms;        /* failing for so long surfaces the failure; 0: 60 000 */
+    trp_params_precision precision;
+    bool no_share; /* parameters are sent, wherever the publisher is */
+    bool in_place; /* on the publisher's host they are read where they lie, not copied: then ask
+                      trp_params_client_is_whole() after reading */
 } trp_params_client_options;
 
 /* Calls nobody yet. INVALID_ARGUMENT: the service is another one, which is named. */
@@ -38,20 +52,30 @@ TRP_API TRP_MUST_USE trp_status trp_params_client_create(trp_params_client **out
                                                          const trp_params_client_options *options);
 TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fine */
 
-/* Reports that this life of the client did `steps` and `episodes` so far and gets newer parameters;
- * `*newer` (may be NULL) says whether there were any. What earlier lives did is added to the
- * report from the learner's first reply on. UNAVAILABLE and DEADLINE_EXCEEDED are tried again,
- * with a warning in the log, for give_up_ms and then returned; other failures at once.
- * CANCELLED: stop. DATA_LOSS: the parameters have another size than before. OUT_OF_RANGE: one of
- * them is not finite; version, place and tensor are named. A vector of more than
- * 16 MiB comes in several calls, each with `timeout_ms`, and as one version, however often the
- * learner publishes meanwhile. Blocks for as long as that takes. From the learner:
- * RESOURCE_EXHAUSTED: more clients with a name than 65 536, or too many statistics;
+/* Gets newer parameters; `*newer` (may be NULL) says whether there were any. Reports that this life
+ * of the client did `steps` and `episodes` so far: with every pull, or, where the publisher's
+ * memory is read, with one in 100 ms; the others cost a load, and a copy where there are newer
+ * ones. What earlier lives did is added to the report from the learner's first reply on.
+ * UNAVAILABLE and DEADLINE_EXCEEDED are tried again, with a warning in the log, for give_up_ms and
+ * then returned; other failures at once. CANCELLED: stop. DATA_LOSS: the parameters have another
+ * size than before. OUT_OF_RANGE: one of them is not finite; version, place and tensor are named. A
+ * vector of more than 16 MiB comes in several calls, each with `timeout_ms`, and as one version,
+ * however often the learner publishes meanwhile. Blocks for as long as that takes. From the
+ * learner: RESOURCE_EXHAUSTED: more clients with a name than 65 536, or too many statistics;
  * INVALID_ARGUMENT: the name, or statistics that no numbers have; FAILED_PRECONDITION: statistics
  * of another length than another client's. RESOURCE_EXHAUSTED here: no memory for the vector. After
  * any failure the parameters are what they were. */
 TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps,
                                                        uint64_t episodes, bool *newer);
+
+/* The same, and the counts are reported now. */
+TRP_API TRP_MUST_USE trp_status trp_params_client_sync(trp_params_client *client, uint64_t steps,
+                                                       uint64_t episodes, bool *newer);
+
+/* With `in_place`, after what was to be read was read: whether that is one whole version. False:
+ * the publisher has written others meanwhile; pull again, then it is copied. Without, always true.
+ */
+TRP_API bool trp_params_client_is_whole(trp_params_client *client);
 
 /* What the environments of this life of the client have seen so far (trp_env_statistics()), for the
  * pulls to come; copied. What earlier lives saw is added as for steps; a life that is killed loses
@@ -79,9 +103,15 @@ typedef struct {
     size_t statistic_count;
     uint64_t base_steps; /* of earlier lives of this client */
     uint64_t base_episodes;
-    uint64_t total_steps;   /* of all clients */
-    uint64_t learner_steps; /* of the learner at that version's reply */
+    uint64_t total_steps; /* of all clients, of this life of this one `own_steps` */
+    uint64_t own_steps;
+    uint64_t learner_steps; /* of the learner at that version */
     uint64_t pulls, fetched;
+    /* How stale they are: versions that are known to have been published since, and for how long it
+     * has not been known that there are none. */
+    uint64_t lag;
+    int64_t age_ns;
+    uint64_t first_version; /* of this life of the publisher; 0: it does not say */
 } trp_params_state;
 
 TRP_API trp_params_state trp_params_client_state(const trp_params_client *client);

@@ -48,16 +48,22 @@ TRP_API void trp_publisher_describe(trp_publisher *publisher, const char *layout
  * the first report says how many. Before anybody is served. */
 TRP_API void trp_publisher_expect_statistics(trp_publisher *publisher, size_t count);
 
+/* Clients in this process and on this host are sent parameters like those elsewhere. Before anybody
+ * is served. */
+TRP_API void trp_publisher_keep_private(trp_publisher *publisher);
+
 /* Nobody may be inside the service any more. NULL is fine. */
 TRP_API void trp_publisher_destroy(trp_publisher *publisher);
 
 /* The service for trp_server_add(). Owned by the publisher. */
 TRP_API ProtobufCService *trp_publisher_service(trp_publisher *publisher);
 
-/* Copies `params`, and the statistics of all clients: readers see the old snapshot or the new one,
- * whole. `version` is greater than every one before. Of vectors beyond 16 MiB, which clients pull
- * in parts, up to two older snapshots are kept for those who have begun with them, each for 10 s
- * after its last part was asked for. One thread publishes; pulls go on meanwhile. */
+/* Copies `params`, once, and the statistics of all clients: readers see the old snapshot or the new
+ * one, whole. `version` is greater than every one before. Waits for no reader. In memory there are
+ * four snapshots, and one more for each older one that a client in this process holds; clients on
+ * this host map them. Of vectors beyond 16 MiB, which others pull in parts, up to two are kept for
+ * those who have begun with them, each for 10 s after its last part was asked for. One thread
+ * publishes; pulls go on meanwhile. */
 TRP_API void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64_t version,
                                    uint64_t learner_steps);
 

@@ -164,16 +164,16 @@ static void counts_go_on_after_a_client_restarted(void **state)
     struct fixture *fixture = *state;
     publish(fixture, 1);
     trp_params_client *first = client_create(fixture->service, "actor/0");
-    assert_int_equal(trp_params_client_pull(first, 0, 0, NULL), TRP_OK);
-    assert_int_equal(trp_params_client_pull(first, 100, 7, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_sync(first, 0, 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_sync(first, 100, 7, NULL), TRP_OK);
     trp_params_client_destroy(first);
 
     trp_params_client *second = client_create(fixture->service, "actor/0");
-    assert_int_equal(trp_params_client_pull(second, 0, 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_sync(second, 0, 0, NULL), TRP_OK);
     trp_params_state got = trp_params_client_state(second);
     assert_int_equal(got.base_steps, 100);
     assert_int_equal(got.base_episodes, 7);
-    assert_int_equal(trp_params_client_pull(second, 20, 1, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_sync(second, 20, 1, NULL), TRP_OK);
     assert_int_equal(trp_params_client_state(second).total_steps, 120);
     assert_int_equal(trp_params_client_state(second).base_steps, 100);
     assert_int_equal(trp_publisher_totals(fixture->publisher).episodes, 8);
@@ -187,7 +187,7 @@ static void reports_that_are_repeated_or_late_change_nothing(void **state)
     trp_params_client *client = client_create(fixture->service, "actor/0");
     const uint64_t reports[] = {0, 50, 50, 30, 60};
     for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
-        assert_int_equal(trp_params_client_pull(client, reports[i], 0, NULL), TRP_OK);
+        assert_int_equal(trp_params_client_sync(client, reports[i], 0, NULL), TRP_OK);
     assert_int_equal(trp_params_client_state(client).total_steps, 60);
     trp_params_client_destroy(client);
 }
@@ -239,7 +239,7 @@ static void report_numbers(trp_params_client *client, trp_moments *seen, size_t 
     for (size_t i = 0; i < count; i++)
         trp_moments_add(seen, first + (double)i);
     trp_params_client_report(client, seen, 1);
-    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_sync(client, 0, 0, NULL), TRP_OK);
 }
 
 /* One request as anybody could send it. */

@@ -80,11 +80,12 @@ static int teardown_large(void **state)
     return 0;
 }
 
-/* That does not give up. */
+/* That does not give up, and is elsewhere. */
 static trp_params_client *patient_client(struct large *large)
 {
     trp_params_client *client;
-    const trp_params_client_options options = {.service = &large->service.base};
+    const trp_params_client_options options = {
+        .service = &large->service.base, .timeout_ms = 60000, .no_share = true};
     assert_int_equal(trp_params_client_create(&client, &options), TRP_OK);
     return client;
 }

@@ -3,7 +3,7 @@
 #include "layer_case.h"
 
 #include "golden_layers.h"
-#include "nn/bfloat16.h"
+#include "core/bfloat16.h"
 
 #define ABOVE(x) (1 + (x)*0x1p-8F) /* x halves of a step above 1 */
 

@@ -1,6 +1,6 @@
 /* bfloat16: a float's sign, its exponent and the first 7 bits of its fraction. */
-#ifndef TRP_NN_BFLOAT16_H
-#define TRP_NN_BFLOAT16_H
+#ifndef TRP_CORE_BFLOAT16_H
+#define TRP_CORE_BFLOAT16_H
 
 #include <stdint.h>
 #include <string.h>
@@ -17,6 +17,23 @@ static inline float bf16_rounded(float value)
     near = magnitude < 0x00800000u ? bits & 0x80000000u : near;
     near &= 0xffff0000u;
     memcpy(&value, &near, sizeof value);
+    return value;
+}
+
+/* The upper half of that, and the float that has it. */
+static inline uint16_t bf16_half(float value)
+{
+    uint32_t bits;
+    value = bf16_rounded(value);
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static inline float bf16_float(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
     return value;
 }
 

@@ -146,7 +146,10 @@ static INLINE void tile_run(const struct gemm *g, const struct tile *t, const un
     const size_t a_row = g->a_row, a_k = g->a_k, b_k = t->b_k, depth = t->depth;
     size_t more = t->strips;
     do {
-        tile_sum(sum, a, a_row, a_k, b, b_k, depth, rows, vecs);
+        if (a_row == 1) /* as a constant it needs no addresses in registers */
+            tile_sum(sum, a, 1, a_k, b, b_k, depth, rows, vecs);
+        else
+            tile_sum(sum, a, a_row, a_k, b, b_k, depth, rows, vecs);
         a += g->a_strip;
         b += depth * b_k;
     } while (--more > 0);

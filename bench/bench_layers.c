@@ -4,7 +4,6 @@
  * Everything runs on one thread and is measured in that thread's own time, in turns, because the
  * machine may be shared; the median counts. The primitives pay for no reorder and for no ReLU's
  * gradient; ours do the one and need not the other. */
-#include <dnnl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,32 +13,14 @@
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "nn/backend.h"
+#include "primitives.h"
 #include "torch_peer.h"
 
 void omp_set_num_threads(int count);
 
-enum { TURNS = 7, ARGS_MAX = 6, WORK_MAX = 64 };
-
-static void try_dnnl(dnnl_status_t status, const char *what)
-{
-    if (status == dnnl_success)
-        return;
-    fprintf(stderr, "bench_layers: %s: oneDNN status %d\n", what, (int)status);
-    exit(1);
-}
-
-#define DNNL(call) try_dnnl(call, #call)
-
-static dnnl_engine_t engine;
-static dnnl_stream_t stream;
+enum { TURNS = 7, WORK_MAX = 64 };
 
 /* ---- work, ours and theirs --------------------------------------------------------------- */
-
-struct primitive {
-    dnnl_primitive_t primitive;
-    dnnl_exec_arg_t args[ARGS_MAX];
-    int arg_count;
-};
 
 /* One layer's share of a step in one direction. */
 struct work {
@@ -47,7 +28,8 @@ struct work {
     bool convolves; /* else it is a linear layer */
     struct window window;
     uint32_t rows, inputs, outputs;
-    bool bytes, forward, weights; /* neither: the gradient of the input */
+    bool bytes;
+    enum direction direction;
     struct primitive theirs;
     double our_us[TURNS], their_us[TURNS];
 };
@@ -77,7 +59,7 @@ static void ours_convolves(const struct work *work)
 {
     const struct backend *backend = backend_simd();
     const struct window *w = &work->window;
-    if (work->forward) {
+    if (work->direction == FORWARD) {
         backend->conv->forward(&(struct conv_forward_job){.window = *w,
                                                           .x = x_floats,
                                                           .bytes = work->bytes,
@@ -91,21 +73,22 @@ static void ours_convolves(const struct work *work)
                                                           .scratch = scratch_floats});
         return;
     }
-    backend->conv->backward(&(struct conv_backward_job){.window = *w,
-                                                        .x = x_floats,
-                                                        .bytes = work->bytes,
-                                                        .w = w_floats,
-                                                        .dy = y_floats,
-                                                        .dw = work->weights ? w_floats : NULL,
-                                                        .dbias = work->weights ? w_floats : NULL,
-                                                        .dx = work->weights ? NULL : x_floats,
-                                                        .x_stride = image_values(w),
-                                                        .dy_stride = result_values(w),
-                                                        .dx_stride = image_values(w),
-                                                        .rows = work->rows,
-                                                        .gate = ACTIVATION_RELU,
-                                                        .overwrite = true,
-                                                        .scratch = scratch_floats});
+    backend->conv->backward(
+        &(struct conv_backward_job){.window = *w,
+                                    .x = x_floats,
+                                    .bytes = work->bytes,
+                                    .w = w_floats,
+                                    .dy = y_floats,
+                                    .dw = work->direction == WEIGHTS ? w_floats : NULL,
+                                    .dbias = work->direction == WEIGHTS ? w_floats : NULL,
+                                    .dx = work->direction == WEIGHTS ? NULL : x_floats,
+                                    .x_stride = image_values(w),
+                                    .dy_stride = result_values(w),
+                                    .dx_stride = image_values(w),
+                                    .rows = work->rows,
+                                    .gate = ACTIVATION_RELU,
+                                    .overwrite = true,
+                                    .scratch = scratch_floats});
 }
 
 /* A linear layer's backward is one job: it counts as the gradient of the weights. */
@@ -114,7 +97,7 @@ static void ours_runs(const struct work *work)
     size_t weights = (size_t)work->inputs * work->outputs;
     if (work->convolves)
         ours_convolves(work);
-    else if (work->forward)
+    else if (work->direction == FORWARD)
         linear_forward_fastest(weights, work->rows)
             ->forward(&(struct forward_job){.x = x_floats,
                                             .w = w_floats,
@@ -127,7 +110,7 @@ static void ours_runs(const struct work *work)
                                             .outputs = work->outputs,
                                             .activation = ACTIVATION_RELU,
                                             .scratch = scratch_floats});
-    else if (work->weights)
+    else if (work->direction == WEIGHTS)
         linear_backward_fastest(weights, work->rows)
             ->backward(&(struct backward_job){.x = x_floats,
                                               .w = w_floats,
@@ -157,68 +140,10 @@ static dnnl_memory_desc_t any(int count, const int64_t *dims)
     return md;
 }
 
-/* Memory of zeros, as the primitive wants it. */
-static void bind(struct primitive *p, dnnl_primitive_desc_t pd, int arg, dnnl_query_t what,
-                 int index)
-{
-    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
-    dnnl_memory_t memory;
-    void *data;
-    DNNL(dnnl_memory_create(&memory, md, engine, DNNL_MEMORY_ALLOCATE));
-    DNNL(dnnl_memory_get_data_handle(memory, &data));
-    memset(data, 0, dnnl_memory_desc_get_size(md));
-    p->args[p->arg_count++] = (dnnl_exec_arg_t){arg, memory};
-}
-
-static void bind_all(struct work *work, dnnl_primitive_desc_t pd)
-{
-    struct primitive *p = &work->theirs;
-    if (work->forward) {
-        bind(p, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0);
-        bind(p, pd, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0);
-        bind(p, pd, DNNL_ARG_BIAS, dnnl_query_weights_md, 1);
-        bind(p, pd, DNNL_ARG_DST, dnnl_query_dst_md, 0);
-    } else if (work->weights) {
-        bind(p, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0);
-        bind(p, pd, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0);
-        bind(p, pd, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0);
-        bind(p, pd, DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1);
-    } else {
-        bind(p, pd, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0);
-        bind(p, pd, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0);
-        bind(p, pd, DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0);
-    }
-    DNNL(dnnl_primitive_create(&p->primitive, pd));
-}
-
 static dnnl_primitive_desc_t convolution(const struct work *work)
 {
-    const struct window *w = &work->window;
-    int64_t out_height = window_out_height(w), out_width = window_out_width(w);
-    dnnl_memory_desc_t x = any(4, (int64_t[]){work->rows, w->channels, w->height, w->width});
-    dnnl_memory_desc_t k =
-        any(4, (int64_t[]){w->filters, w->channels, w->kernel_height, w->kernel_width});
-    dnnl_memory_desc_t b = any(1, (int64_t[]){w->filters});
-    dnnl_memory_desc_t y = any(4, (int64_t[]){work->rows, w->filters, out_height, out_width});
-    dnnl_dims_t strides = {w->stride_height, w->stride_width}, pad = {w->pad_height, w->pad_width};
-    dnnl_dims_t end = {
-        (out_height - 1) * w->stride_height + w->kernel_height - w->height - w->pad_height,
-        (out_width - 1) * w->stride_width + w->kernel_width - w->width - w->pad_width};
-    dnnl_convolution_desc_t desc;
-    dnnl_primitive_desc_t forward, pd;
-    DNNL(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_auto, &x,
-                                            &k, &b, &y, strides, pad, end));
-    DNNL(dnnl_primitive_desc_create(&forward, &desc, NULL, engine, NULL));
-    if (work->forward)
-        return forward;
-    if (work->weights)
-        DNNL(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_auto, &x, &k, &b,
-                                                         &y, strides, pad, end));
-    else
-        DNNL(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_auto, &x, &k, &y,
-                                                      strides, pad, end));
-    DNNL(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, forward));
-    return pd;
+    return convolution_desc(&work->window, work->rows, work->direction,
+                            &(struct conv_way){dnnl_format_tag_any, dnnl_convolution_auto, false});
 }
 
 static dnnl_primitive_desc_t inner_product(const struct work *work)
@@ -230,21 +155,20 @@ static dnnl_primitive_desc_t inner_product(const struct work *work)
     dnnl_inner_product_desc_t desc;
     dnnl_primitive_desc_t forward, pd;
     DNNL(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &x, &k, &b, &y));
-    DNNL(dnnl_primitive_desc_create(&forward, &desc, NULL, engine, NULL));
-    if (work->forward)
+    DNNL(dnnl_primitive_desc_create(&forward, &desc, NULL, dnnl_on_cpu, NULL));
+    if (work->direction == FORWARD)
         return forward;
-    if (work->weights)
+    if (work->direction == WEIGHTS)
         DNNL(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &k, &b, &y));
     else
         DNNL(dnnl_inner_product_backward_data_desc_init(&desc, &x, &k, &y));
-    DNNL(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, forward));
+    DNNL(dnnl_primitive_desc_create(&pd, &desc, NULL, dnnl_on_cpu, forward));
     return pd;
 }
 
 static void theirs_runs(const struct work *work)
 {
-    const struct primitive *p = &work->theirs;
-    DNNL(dnnl_primitive_execute(p->primitive, stream, p->arg_count, p->args));
+    primitive_run(&work->theirs);
 }
 
 /* ---- turns ------------------------------------------------------------------------------- */
@@ -281,7 +205,7 @@ static void work_run(struct work *work, size_t count)
     for (size_t i = 0; i < count; i++) {
         dnnl_primitive_desc_t pd =
             work[i].convolves ? convolution(&work[i]) : inner_product(&work[i]);
-        bind_all(&work[i], pd);
+        primitive_init(&work[i].theirs, pd, work[i].direction);
     }
     for (int turn = -1; turn < TURNS; turn++) { /* the first one warms up */
         int at = turn < 0 ? 0 : turn;
@@ -304,10 +228,9 @@ static void row(const char *name, double ours, double theirs, double peer)
 static void add_layer(struct work *work, size_t *count, struct work layer, bool first)
 {
     static const char *const names[] = {"forward", "weights", "input"};
-    for (int direction = 0; direction < (first ? 2 : 3); direction++) {
-        layer.what = names[direction];
-        layer.forward = direction == 0;
-        layer.weights = direction == 1;
+    for (enum direction d = FORWARD; d <= (first ? WEIGHTS : INPUT); d++) {
+        layer.what = names[d];
+        layer.direction = d;
         work[(*count)++] = layer;
     }
 }
@@ -456,8 +379,7 @@ int main(int argc, char **argv)
 {
     const char *peer = torch_peer_dir(argc, argv);
     omp_set_num_threads(1);
-    DNNL(dnnl_engine_create(&engine, dnnl_cpu, 0));
-    DNNL(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
+    dnnl_start();
     x_floats = some_floats((size_t)256 * 84 * 84 * 16);
     y_floats = some_floats((size_t)256 * 84 * 84 * 16);
     w_floats = some_floats((size_t)4096 * 512);

@@ -6,7 +6,6 @@
  * layout and in the layouts that oneDNN picks (with the reorders that those cost), on one thread
  * and on two; the best median counts. Both sides run in turns of a few steps, because the machine
  * may be shared, and the first step of a turn is not counted. */
-#include <dnnl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,22 +17,13 @@
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "primitives.h"
 #include "torch_peer.h"
 
 void omp_set_num_threads(int count);
 
 enum layout { WEIGHTS_IN_OUT, WEIGHTS_OUT_IN, PICKED_BY_ONEDNN, LAYOUTS };
 enum { LAYERS = 3, THREADS_MAX = 2, TURNS = 30, TURN_STEPS = 12, TURN_MAX_US = 30000 };
-
-static void try_dnnl(dnnl_status_t status, const char *what)
-{
-    if (status == dnnl_success)
-        return;
-    fprintf(stderr, "bench_nn: %s: oneDNN status %d\n", what, (int)status);
-    exit(1);
-}
-
-#define DNNL(call) try_dnnl(call, #call)
 
 /* ---- one case ---------------------------------------------------------------------------- */
 

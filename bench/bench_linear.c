@@ -1,13 +1,15 @@
 /* Who multiplies faster for linear layers, our kernels or oneDNN: from this come the tables in
- * nn/cpu.c. One thread, processor time, the least of a few turns, by turns.
+ * nn/cpu.c. One thread, processor time, the least of many turns, in turns. Of each count of weights
+ * there are three shapes, a square one and two with a side four times the other; oneDNN has to take
+ * a tenth less by their geometric mean, so that neither noise nor one shape decides.
  *
  *   bench_linear [generic|avx2|avx512]     the instructions; oneDNN is kept to the same ones.
  *                                          None: the most that this processor has. Those that it
  *                                          has not are passed over
  *
- * Prints a row for each size (case, ours, unit, oneDNN's, whose), and then, where errors go, the
- * tables: a string for each count of rows, a character for each count of weights; 'o': oneDNN takes
- * a tenth less. */
+ * Prints a row for each shape (case, ours, unit, oneDNN's, whose), and then, where errors go, the
+ * tables: a string for each count of rows, a character for each count of weights; 'o': oneDNN. And
+ * what this tree's tables cost here: time over that of the faster one, the mean and the worst. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +22,13 @@ enum {
     ROWS_CLASSES = 6,
     WEIGHTS_CLASSES = 9,
     SIDE_MIN = 16,
-    TURNS = 5,
+    SHAPES = 3,
+    TURNS_MIN = 3,
+    TURNS_MAX = 15,
+    ENOUGH_US = 150 * 1000, /* of one shape, after TURNS_MIN */
     ROWS_MAX = 1024,
-    SIDE_MAX = 4096,
+    SIDE_MAX = 8192,
+    WEIGHTS_MAX = 4096 * 4096,
 };
 
 static float *x, *y, *w, *scratch;
@@ -42,74 +48,115 @@ static float *some_floats(size_t count)
     return floats;
 }
 
-static void multiply(const struct linear_kernels *kernels, uint32_t rows, uint32_t side, bool back)
+struct shape {
+    uint32_t rows, inputs, outputs;
+};
+
+static void multiply(const struct linear_kernels *kernels, const struct shape *s, bool back)
 {
     if (!back) {
         kernels->forward(&(struct forward_job){.x = x,
                                                .w = w,
                                                .bias = w,
                                                .y = y,
-                                               .x_stride = side,
-                                               .y_stride = side,
-                                               .rows = rows,
-                                               .inputs = side,
-                                               .outputs = side,
+                                               .x_stride = s->inputs,
+                                               .y_stride = s->outputs,
+                                               .rows = s->rows,
+                                               .inputs = s->inputs,
+                                               .outputs = s->outputs,
                                                .activation = ACTIVATION_RELU,
                                                .scratch = scratch});
         return;
     }
-    float *gradients = w + (size_t)SIDE_MAX * SIDE_MAX;
     kernels->backward(&(struct backward_job){.x = x,
                                              .w = w,
                                              .dy = y,
-                                             .dw = gradients,
+                                             .dw = w + WEIGHTS_MAX,
                                              .dbias = scratch,
                                              .dx = y + (size_t)ROWS_MAX * SIDE_MAX,
-                                             .x_stride = side,
-                                             .dy_stride = side,
-                                             .dx_stride = side,
-                                             .rows = rows,
-                                             .inputs = side,
-                                             .outputs = side,
+                                             .x_stride = s->inputs,
+                                             .dy_stride = s->outputs,
+                                             .dx_stride = s->inputs,
+                                             .rows = s->rows,
+                                             .inputs = s->inputs,
+                                             .outputs = s->outputs,
                                              .gate = ACTIVATION_RELU,
                                              .overwrite = true,
                                              .scratch = scratch + SIDE_MAX});
 }
 
 /* Microseconds a call, of so many that the clock does not matter. */
-static double timed(const struct linear_kernels *kernels, uint32_t rows, uint32_t side, bool back)
+static double timed(const struct linear_kernels *kernels, const struct shape *s, bool back)
 {
-    enum { PRODUCTS = 1 << 24 };
-    uint64_t each = (uint64_t)rows * side * side;
+    enum { PRODUCTS = 1 << 22 };
+    uint64_t each = (uint64_t)s->rows * s->inputs * s->outputs;
     unsigned times = each < PRODUCTS ? (unsigned)(PRODUCTS / each) : 1;
     double start = own_us();
     for (unsigned i = 0; i < times; i++)
-        multiply(kernels, rows, side, back);
+        multiply(kernels, s, back);
     return (own_us() - start) / times;
 }
 
-static bool onednn_wins(const struct linear_kernels *ours, const struct linear_kernels *theirs,
-                        uint32_t rows, uint32_t side, bool back)
+/* oneDNN's time over ours. */
+static double contest(const struct linear_kernels *ours, const struct linear_kernels *theirs,
+                      const struct shape *s, bool back)
 {
-    double our_us = 1e30, their_us = 1e30;
-    for (int turn = 0; turn < TURNS; turn++) {
-        double us = timed(ours, rows, side, back);
+    double our_us = 1e30, their_us = 1e30, start = own_us();
+    for (int turn = 0; turn < TURNS_MIN || (turn < TURNS_MAX && own_us() - start < ENOUGH_US);
+         turn++) {
+        double us = timed(ours, s, back);
         our_us = us < our_us ? us : our_us;
-        us = timed(theirs, rows, side, back);
+        us = timed(theirs, s, back);
         their_us = us < their_us ? us : their_us;
     }
     printf("%s, %u rows, %u to %u, %s\t%.2f\tus\t%.2f\toneDNN's product\n",
-           back ? "backward" : "forward", rows, side, side, ours->name, our_us, their_us);
+           back ? "backward" : "forward", s->rows, s->inputs, s->outputs, ours->name, our_us,
+           their_us);
     fflush(stdout);
-    return their_us < 0.9 * our_us;
+    return their_us / our_us;
 }
 
-static void table(const struct linear_kernels *ours, const struct linear_kernels *theirs, bool back,
-                  char won[ROWS_CLASSES][WEIGHTS_CLASSES + 1])
+/* What the tree's choices cost: time over the best choice's. */
+struct cost {
+    double sum, worst;
+    unsigned count;
+    struct shape where;
+};
+
+static void cost_add(struct cost *cost, const struct shape *s, double ratio, bool onednn)
+{
+    double over = onednn ? ratio : 1 / ratio;
+    over = over > 1 ? over : 1;
+    cost->sum += over;
+    cost->count++;
+    if (over <= cost->worst)
+        return;
+    cost->worst = over;
+    cost->where = *s;
+}
+
+static bool onednn_wins(const struct backend *backend, const struct linear_kernels *theirs,
+                        uint32_t rows, uint32_t side, bool back, struct cost *cost)
+{
+    const struct shape shapes[SHAPES] = {
+        {rows, side, side}, {rows, 2 * side, side / 2}, {rows, side / 2, 2 * side}};
+    bool chosen = linear_is_onednns(backend, back, (size_t)side * side, rows);
+    double product = 1;
+    for (int i = 0; i < SHAPES; i++) {
+        double ratio = contest(backend->linear, theirs, &shapes[i], back);
+        product *= ratio;
+        cost_add(cost, &shapes[i], ratio, chosen);
+    }
+    return product < 0.9 * 0.9 * 0.9; /* of three shapes */
+}
+
+static void table(const struct backend *backend, const struct linear_kernels *theirs, bool back,
+                  char won[ROWS_CLASSES][WEIGHTS_CLASSES + 1], struct cost *cost)
 {
     for (unsigned r = 0; r < ROWS_CLASSES; r++) {
         for (unsigned c = 0; c < WEIGHTS_CLASSES; c++)
-            won[r][c] = onednn_wins(ours, theirs, 1u << 2 * r, SIDE_MIN << c, back) ? 'o' : '.';
+            won[r][c] =
+                onednn_wins(backend, theirs, 1u << 2 * r, SIDE_MIN << c, back, cost) ? 'o' : '.';
         won[r][WEIGHTS_CLASSES] = '\0';
     }
 }
@@ -125,6 +172,19 @@ static const struct backend *backend_named(const char *name)
         return &backend_avx512;
 #endif
     return NULL;
+}
+
+static void show(const char *name, bool back, char won[ROWS_CLASSES][WEIGHTS_CLASSES + 1],
+                 const struct cost *cost)
+{
+    const char *way = back ? "backward" : "forward";
+    fprintf(stderr, "%s .%s = {", name, way);
+    for (unsigned r = 0; r < ROWS_CLASSES; r++)
+        fprintf(stderr, "%s\"%s\"", r ? ", " : "", won[r]);
+    fprintf(stderr, "},\n%s %s: the tree's table takes %.3f times what the faster one does, ", name,
+            way, cost->sum / cost->count);
+    fprintf(stderr, "at most %.2f times (%u rows, %u to %u)\n", cost->worst, cost->where.rows,
+            cost->where.inputs, cost->where.outputs);
 }
 
 int main(int argc, char **argv)
@@ -152,16 +212,14 @@ int main(int argc, char **argv)
     }
     x = some_floats((size_t)ROWS_MAX * SIDE_MAX);
     y = some_floats((size_t)ROWS_MAX * SIDE_MAX * 2);
-    w = some_floats((size_t)SIDE_MAX * SIDE_MAX * 2);
-    scratch = some_floats(backend->linear->scratch(SIDE_MAX, SIDE_MAX) + SIDE_MAX);
+    w = some_floats((size_t)WEIGHTS_MAX * 2);
+    scratch = some_floats(backend->linear->scratch(SIDE_MAX, SIDE_MAX) +
+                          backend->linear->scratch(SIDE_MIN * 2, SIDE_MIN / 2) + SIDE_MAX);
     char won[2][ROWS_CLASSES][WEIGHTS_CLASSES + 1];
+    struct cost costs[2] = {{0}};
     for (int back = 0; back < 2; back++)
-        table(backend->linear, theirs, back, won[back]);
-    for (int back = 0; back < 2; back++) {
-        fprintf(stderr, "%s .%s = {", name, back ? "backward" : "forward");
-        for (unsigned r = 0; r < ROWS_CLASSES; r++)
-            fprintf(stderr, "%s\"%s\"", r ? ", " : "", won[back][r]);
-        fprintf(stderr, "},\n");
-    }
+        table(backend, theirs, back, won[back], &costs[back]);
+    for (int back = 0; back < 2; back++)
+        show(name, back, won[back], &costs[back]);
     return 0;
 }

@@ -102,6 +102,9 @@ const struct backend *backend_simd(void);
 /* oneDNN's, which is loaded by the first call, from any thread; NULL: this machine has none. */
 const struct linear_kernels *linear_onednn(void);
 
+/* What the tables say for a backend's instructions: whether oneDNN is to multiply. */
+bool linear_is_onednns(const struct backend *backend, bool back, size_t weights, uint32_t rows);
+
 /* The faster ones on this processor, of its own kernels and oneDNN's, for a layer of so many
  * weights and calls of about `rows` rows. */
 const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t rows);

@@ -12,26 +12,26 @@ enum {
 
 /* Who is faster for calls of so many rows (a string each) and layers of so many weights (a
  * character each): '.' our own kernels, 'o' oneDNN, of which a process without such plans is
- * spared. From `bench nn`, oneDNN kept to the same instructions, one thread; a tenth
- * faster is not worth loading it. */
+ * spared. What `bench nn` printed on a Zen 5, oneDNN kept to the same instructions, one thread; a
+ * tenth faster is not worth loading it. */
 struct choice {
     const char *forward[ROWS_CLASSES], *backward[ROWS_CLASSES];
 };
 
 static const struct choice choice_generic = {
-    .forward = {".oooooooo", ".........", ".........", ".....ooo.", "....o.ooo", ".....oooo"},
-    .backward = {".oooooooo", "...oooooo", "..ooooooo", "..ooooooo", "...oooooo", "...oooooo"},
+    .forward = {"...oooooo", ".........", ".........", ".........", "........o", "......ooo"},
+    .backward = {"..ooooooo", "...oooooo", ".....oooo", ".....oooo", "...o.oooo", "....ooooo"},
 };
 
 #ifdef __x86_64__
 static const struct choice choice_avx2 = {
-    .forward = {"...oooooo", "...oo....", ".........", ".......oo", ".........", "......ooo"},
-    .backward = {".oooooooo", "..oooo.oo", "..ooo.ooo", "......ooo", "......ooo", "....o.ooo"},
+    .forward = {"...oooooo", "...oooo.o", "...oo....", "......ooo", "........o", "......ooo"},
+    .backward = {"..oooo.oo", "......ooo", "......ooo", "......ooo", "......ooo", "......ooo"},
 };
 
 static const struct choice choice_avx512 = {
-    .forward = {".....oooo", "....oo...", "....oo...", "........o", ".........", "........o"},
-    .backward = {"...oo.ooo", ".......oo", ".........", ".........", ".......oo", ".......oo"},
+    .forward = {"....ooooo", "....ooooo", "....ooooo", ".......oo", "........o", ".......oo"},
+    .backward = {"...oooooo", "....oo.oo", "........o", "........o", ".......oo", ".......oo"},
 };
 #endif
 
@@ -72,18 +72,25 @@ static unsigned class_of(size_t count, unsigned first_bits, unsigned classes)
     return class < classes ? class : classes - 1;
 }
 
-static const struct linear_kernels *fastest(const char *const by_rows[ROWS_CLASSES], size_t weights,
-                                            uint32_t rows)
+bool linear_is_onednns(const struct backend *backend, bool back, size_t weights, uint32_t rows)
 {
+    const struct choice *choice = choice_for(backend);
     unsigned row = class_of(rows, 0, ROWS_CLASSES);
     unsigned column = class_of(weights, WEIGHTS_FIRST, WEIGHTS_CLASSES);
-    const struct linear_kernels *onednn = by_rows[row][column] == 'o' ? linear_onednn() : NULL;
-    return onednn ? onednn : backend_simd()->linear;
+    return (back ? choice->backward : choice->forward)[row][column] == 'o';
+}
+
+static const struct linear_kernels *fastest(bool back, size_t weights, uint32_t rows)
+{
+    const struct backend *ours = backend_simd();
+    bool wanted = linear_is_onednns(ours, back, weights, rows);
+    const struct linear_kernels *onednn = wanted ? linear_onednn() : NULL;
+    return onednn ? onednn : ours->linear;
 }
 
 const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t rows)
 {
-    return fastest(choice_for(backend_simd())->forward, weights, rows);
+    return fastest(false, weights, rows);
 }
 
 #ifdef __x86_64__
@@ -114,5 +121,5 @@ const struct conv_kernels *conv_bf16_fastest(void)
 
 const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows)
 {
-    return fastest(choice_for(backend_simd())->backward, weights, rows);
+    return fastest(true, weights, rows);
 }

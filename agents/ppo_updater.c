@@ -328,6 +328,7 @@ trp_status ppo_updater_create(const trp_agent *agent, const trp_env_spec *env,
     struct ppo_updater *updater = xcalloc(1, sizeof *updater);
     updater->options = ppo_options(agent);
     updater->shared.base.impl = trp_device_is_host(own.device) ? &host_impl : &device_impl;
+    updater->shared.base.phases_vary = true;
     struct unroll unroll = ppo_unroll(&updater->options);
     trp_optimizer optimizer = ppo_optimizer(&updater->options);
     trp_status status = unroll_updater_init(&updater->shared, &unroll, env, &own, &optimizer);

@@ -29,7 +29,7 @@
 
 struct trp_learner {
     trp_learner_loop_options options;
-    char *checkpoint_dir;
+    char *checkpoint_dir, *group_name, *listen;
     trp_updater *updater;
     trp_source **sources;
     size_t source_count;
@@ -39,9 +39,14 @@ struct trp_learner {
     uint64_t owed;                                 /* the step that is to be collected; 0: none */
     bool torn; /* the updater failed: its vectors may be of no step */
     trp_publisher *publisher;
-    size_t opened; /* sources */
-    bool ended;    /* one of them has no more batches */
-    char **names;  /* of what several sources report */
+    bool acts;      /* one of the sources does */
+    size_t opened;  /* sources */
+    size_t fetched; /* of them, for the round that comes */
+    bool ended;     /* one of them has no more batches */
+    bool away;      /* a replay server is, until then at most: */
+    struct deadline give_up;
+    bool stops, over, all_ended; /* as all learners agreed in the last round */
+    char **names;                /* of what several sources report */
     size_t name_count;
     uint32_t name_room;
     struct learner_progress progress;
@@ -57,6 +62,9 @@ static void learner_share_counters(trp_learner *learner)
     learner->own.steps = learner->progress.steps;
     learner->own.version = learner->progress.version;
     learner->own.left_out = learner->update.left_out;
+    const struct learners *group = learner->update.mode->group;
+    learner->own.rank = group ? group->rank : 0;
+    learner->own.size = group ? group->size : 1;
     mutex_lock(&learner->mutex);
     learner->shared = learner->own;
     learner->shared.metric_count = learner->update.metric_count;
@@ -64,8 +72,13 @@ static void learner_share_counters(trp_learner *learner)
     mutex_unlock(&learner->mutex);
 }
 
+/* Versions are counted alike by all learners of a group. */
 static trp_status publish(trp_learner *learner)
 {
+    if (!learner->update.mode->leads && !learner->acts) {
+        learner->update.version = ++learner->progress.version;
+        return TRP_OK;
+    }
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     TRP_TRY(update_fetch_published(&learner->update));
     learner->update.version = ++learner->progress.version;
@@ -116,14 +129,22 @@ static trp_status collect_owed(trp_learner *learner)
 
 /* ---- checkpoints --------------------------------------------------------------------------- */
 
+static trp_status load_newest_state(trp_learner *learner, bool *found)
+{
+    return save_load(learner->checkpoint_dir, &learner->update, learner->publisher,
+                     &learner->progress, found);
+}
+
+/* Of a group only the one that leads knows, once they have met, whether checkpoints that are there
+ * already are another run's. */
 static trp_status load(trp_learner *learner)
 {
+    bool in_group = learner->update.mode->group, found = false;
     if (!learner->checkpoint_dir)
         return TRP_OK;
-    TRP_TRY(save_prepare(learner->checkpoint_dir, !learner->options.resume));
-    bool found = false;
-    TRP_TRY(save_load(learner->checkpoint_dir, &learner->update, learner->publisher,
-                      &learner->progress, &found));
+    TRP_TRY(save_prepare(learner->checkpoint_dir, !learner->options.resume && !in_group));
+    if (learner->options.resume || !in_group)
+        TRP_TRY(load_newest_state(learner, &found));
     if (!found)
         return TRP_OK;
     learner->own.resumed_from = learner->progress.steps;
@@ -141,25 +162,93 @@ static void schedule_save(trp_learner *learner)
     learner->saved_steps = learner->progress.steps;
 }
 
-static trp_status save(trp_learner *learner)
+static trp_status write_checkpoint(trp_learner *learner)
 {
-    if (!learner->checkpoint_dir)
+    if (!learner->checkpoint_dir || !learner->update.mode->leads)
         return TRP_OK;
-    TRP_TRY(collect_owed(learner));
     TRP_TRY(update_fetch(&learner->update));
     TRP_TRY(save_write(learner->checkpoint_dir, &learner->update, learner->publisher,
                        &learner->progress));
     learner->own.checkpoints++;
-    schedule_save(learner);
     return TRP_OK;
 }
 
-static bool save_is_due(const trp_learner *learner)
+/* All learners of a group come here after the same step. */
+static trp_status save(trp_learner *learner)
+{
+    struct mode *mode = learner->update.mode;
+    if (!learner->checkpoint_dir && !mode->group)
+        return TRP_OK;
+    TRP_TRY(collect_owed(learner));
+    if (mode->impl->gather)
+        TRP_TRY(mode->impl->gather(mode));
+    trp_status status = write_checkpoint(learner);
+    if (mode->impl->release)
+        mode->impl->release(mode);
+    if (status == TRP_OK)
+        schedule_save(learner);
+    return status;
+}
+
+/* Once step `steps` is done. */
+static bool save_is_due(const trp_learner *learner, uint64_t steps)
 {
     uint64_t every = learner->options.checkpoint_every_steps;
-    if (every > 0 && learner->progress.steps - learner->saved_steps >= every)
+    if (every > 0 && steps - learner->saved_steps >= every)
         return true;
     return deadline_passed(learner->save_due, &clock_monotonic);
+}
+
+/* ---- the group ----------------------------------------------------------------------------- */
+
+static trp_status reload(void *context, struct mode_meeting *meeting)
+{
+    trp_learner *learner = context;
+    bool found = false;
+    vectors_make_whole(&learner->update.vectors);
+    if (learner->checkpoint_dir)
+        TRP_TRY(load_newest_state(learner, &found));
+    if (!found)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "learner: a part of the optimizer's state is gone with the learner that "
+                        "had it, and there is no checkpoint to go back to");
+    trp_log(TRP_WARN, "learner goes back to its checkpoint steps=%" PRIu64 " from=%" PRIu64,
+            learner->progress.steps, meeting->steps);
+    meeting->steps = learner->progress.steps;
+    return TRP_OK;
+}
+
+/* Whether a new run may write into the directory. */
+static trp_status check_checkpoint_dir(const trp_learner *learner)
+{
+    bool fresh = learner->progress.steps == 0 && !learner->options.resume;
+    return learner->checkpoint_dir && learner->update.mode->leads && fresh
+               ? save_prepare(learner->checkpoint_dir, true)
+               : TRP_OK;
+}
+
+/* Until the group is complete. What this learner has of a step is gone, what it has of others'
+ * state is the same as theirs. */
+static trp_status meet_group(trp_learner *learner)
+{
+    struct mode *mode = learner->update.mode;
+    if (!mode->impl->meet)
+        return TRP_OK;
+    TRP_TRY(collect_owed(learner));
+    struct mode_meeting meeting = {.steps = learner->progress.steps,
+                                   .version = learner->progress.version,
+                                   .version_gap = LEARNER_VERSION_GAP,
+                                   .rng = &learner->update.rng,
+                                   .reload = reload,
+                                   .context = learner};
+    TRP_TRY(mode->impl->meet(mode, &meeting));
+    learner->progress.steps = meeting.steps;
+    learner->progress.version = meeting.version;
+    learner->torn = false;
+    learner->fetched = 0;
+    update_adopt(&learner->update);
+    TRP_TRY(check_checkpoint_dir(learner));
+    return publish(learner);
 }
 
 /* ---- creation ------------------------------------------------------------------------------ */
@@ -174,26 +263,50 @@ static trp_status learner_check_options(const trp_learner_loop_options *options)
     return TRP_OK;
 }
 
+static trp_status prepare(trp_learner *learner)
+{
+    const trp_learner_group_options *group = &learner->options.group;
+    if (group->bucket_bytes > 0 && group->bucket_bytes < LEARNER_BUCKET_BYTES_MIN)
+        return trp_fail(TRP_INVALID_ARGUMENT, "learner: bucket_bytes is %zu, must be %d or more",
+                        group->bucket_bytes, LEARNER_BUCKET_BYTES_MIN);
+    learner->group_name = xstrdup(group->name ? group->name : "learner");
+    learner->listen = group->listen ? xstrdup(group->listen) : NULL;
+    struct mode_options options = {.name = group->mode,
+                                   .group = {.name = learner->group_name,
+                                             .rendezvous = group->rendezvous,
+                                             .listen = learner->listen,
+                                             .insecure = group->insecure,
+                                             .timeout_ms = group->timeout_ms,
+                                             .stop = learner->options.stop},
+                                   .count = group->count,
+                                   .bucket_bytes = group->bucket_bytes ? group->bucket_bytes
+                                                                       : LEARNER_BUCKET_BYTES};
+    TRP_TRY(update_prepare(&learner->update, learner->updater, learner->options.seed));
+    return update_use_mode(&learner->update, &options);
+}
+
 trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options *options)
 {
     *out = NULL;
     trp_learner *learner = xcalloc(1, sizeof *learner);
     mutex_init(&learner->mutex);
     learner->options = *options;
+    learner->give_up = DEADLINE_NEVER;
     learner->updater = options->updater;
     learner->sources = xcalloc(options->source_count + 1, sizeof(trp_source *));
     learner->publish_every =
         options->publish_every ? options->publish_every : LEARNER_PUBLISH_EVERY;
     for (size_t i = 0; i < options->source_count; i++) {
         learner->sources[learner->source_count++] = options->sources[i];
-        if (options->sources[i]->impl->acts)
-            learner->publish_every = 1;
+        learner->acts = learner->acts || options->sources[i]->impl->acts;
     }
+    if (learner->acts)
+        learner->publish_every = 1;
     if (options->checkpoint_dir)
         learner->checkpoint_dir = xstrdup(options->checkpoint_dir);
     trp_status status = learner_check_options(options);
     if (status == TRP_OK)
-        status = update_prepare(&learner->update, learner->updater, options->seed);
+        status = prepare(learner);
     if (status == TRP_OK) {
         struct published published = update_published(&learner->update);
         learner->publisher = trp_publisher_create(published.count);
@@ -220,34 +333,56 @@ ProtobufCService *trp_learner_service(trp_learner *learner)
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-/* The slow path of next: the source holds back, or its server is away. */
-static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, trp_batch *batch,
-                                     trp_status status)
+static bool is_to_end(const trp_learner *learner)
 {
+    return trp_stop_requested(learner->options.stop) ||
+           deadline_passed(learner->end, &clock_monotonic);
+}
+
+/* Whether a source that is away has been waited for long enough. */
+static bool gives_up(trp_learner *learner, trp_status status)
+{
+    if (status == TRP_DEADLINE_EXCEEDED) {
+        learner->give_up = DEADLINE_NEVER;
+        return false;
+    }
+    if (learner->give_up.at_ns != DEADLINE_NEVER.at_ns)
+        return deadline_passed(learner->give_up, &clock_monotonic);
+    learner->give_up = deadline_in_ms(&clock_monotonic, LEARNER_REPLAY_GIVE_UP_MS);
+    learner->away = true;
+    trp_log(TRP_WARN, "replay server is away, waiting at_most_s=%d reason=%s",
+            LEARNER_REPLAY_GIVE_UP_MS / 1000, trp_last_error());
+    return false;
+}
+
+/* The slow path of next: the source holds back, or its server is away. In a group it ends before
+ * others wait for long, with a status that is transient and *later. */
+static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, trp_batch *batch,
+                                     trp_status status, bool *later)
+{
+    bool in_group = learner->update.mode->group;
     int64_t since_ns = clock_now_ns(&clock_monotonic);
-    struct deadline give_up = DEADLINE_NEVER;
-    bool away = false;
-    while (status_is_transient(status)) {
-        if (trp_stop_requested(learner->options.stop) ||
-            deadline_passed(learner->end, &clock_monotonic))
+    struct deadline patience = in_group && !turns_active()
+                                   ? deadline_in_ms(&clock_monotonic, LEARNER_GROUP_WAIT_MS)
+                                   : DEADLINE_NEVER;
+    while (status_is_transient(status) && !*later) {
+        if (is_to_end(learner) && !in_group)
             return trp_fail(TRP_CANCELLED, "learner: stopped while it waited for a batch");
-        if (status == TRP_DEADLINE_EXCEEDED) {
-            give_up = DEADLINE_NEVER;
-        } else if (give_up.at_ns == DEADLINE_NEVER.at_ns) {
-            give_up = deadline_in_ms(&clock_monotonic, LEARNER_REPLAY_GIVE_UP_MS);
-            away = true;
-            trp_log(TRP_WARN, "replay server is away, waiting at_most_s=%d reason=%s",
-                    LEARNER_REPLAY_GIVE_UP_MS / 1000, trp_last_error());
-        } else if (deadline_passed(give_up, &clock_monotonic)) {
+        bool again = learner->give_up.at_ns != DEADLINE_NEVER.at_ns;
+        if (gives_up(learner, status))
             break;
-        } else if (!turns_active() && learner->options.stop) {
+        if (again && status != TRP_DEADLINE_EXCEEDED && !turns_active() && learner->options.stop)
             trp_stop_wait(learner->options.stop, LEARNER_RETRY_MS);
-        }
         turns_pass();
         status = source->impl->next(source, batch, LEARNER_WAIT_MS);
+        *later = in_group && status_is_transient(status) &&
+                 (is_to_end(learner) || deadline_passed(patience, &clock_monotonic));
     }
-    if (away && status == TRP_OK)
+    if (learner->away && status == TRP_OK) {
+        learner->away = false;
+        learner->give_up = DEADLINE_NEVER;
         trp_log(TRP_INFO, "replay server is there");
+    }
     learner->own.wait_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
     return status;
 }
@@ -278,39 +413,85 @@ static void report_source(trp_learner *learner, size_t index)
     }
 }
 
-static trp_status next_batches(trp_learner *learner, trp_batch *batches)
+/* Those that are not there yet; *later: not all are. */
+static trp_status next_batches(trp_learner *learner, trp_batch *batches, bool *later)
 {
-    for (size_t i = 0; i < learner->source_count; i++) {
+    for (; learner->fetched < learner->source_count; learner->fetched++) {
+        size_t i = learner->fetched;
         trp_source *source = learner->sources[i];
         int64_t wait_ms = source->impl->acts ? LEARNER_WAIT_MS : 0; /* one that acts is at work */
         trp_status status = source->impl->next(source, &batches[i], wait_ms);
         if (status_is_transient(status))
-            status = next_batch_waiting(learner, source, &batches[i], status);
+            status = next_batch_waiting(learner, source, &batches[i], status, later);
+        if (*later)
+            return TRP_OK;
         learner->ended = status == TRP_OUT_OF_RANGE;
         TRP_TRY(status);
         report_source(learner, i);
     }
+    learner->fetched = 0;
     return TRP_OK;
 }
 
+/* What this learner has for the round. Where others still have batches its own may have ended. */
+static trp_status bring(trp_learner *learner, trp_batch *batches, struct mode_round *round)
+{
+    struct mode *mode = learner->update.mode;
+    bool later = mode->idle || learner->ended;
+    trp_status status = later ? TRP_OK : next_batches(learner, batches, &later);
+    if (status == TRP_OUT_OF_RANGE && mode->group) {
+        status = TRP_OK;
+        later = true;
+    }
+    round->has_batch = status == TRP_OK && !later;
+    round->stops = trp_stop_requested(learner->options.stop);
+    round->over = deadline_passed(learner->end, &clock_monotonic);
+    round->ended = learner->ended;
+    round->saves = mode->leads && save_is_due(learner, round->number);
+    return status;
+}
+
+static trp_status update_of_round(trp_learner *learner, struct mode_round *round,
+                                  const trp_batch *batches)
+{
+    struct mode *mode = learner->update.mode;
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
+    trp_status status = mode->impl->begin ? mode->impl->begin(mode, round) : TRP_OK;
+    if (status == TRP_OK && round->has_batch)
+        status = update_step(&learner->update, round->number, batches);
+    if (status == TRP_OK && mode->impl->end)
+        status = mode->impl->end(mode, round);
+    if (status == TRP_OK)
+        status = update_followed(&learner->update, round->number);
+    learner->own.update_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
+    return updater_returned(learner, status);
+}
+
+/* One step, or a round of it. */
 static trp_status step(trp_learner *learner)
 {
-    uint64_t number = learner->progress.steps + 1;
-    bool publish_due = number % learner->publish_every == 0;
+    struct mode_round round = {.number = learner->progress.steps + 1, .whole = true};
+    bool publish_due = round.number % learner->publish_every == 0;
     bool at_once = !learner->updater->impl->collect || publish_due;
-    trp_batch *batches = learner->batches[number % 2];
-    TRP_TRY(next_batches(learner, batches));
-    int64_t since_ns = clock_now_ns(&clock_monotonic);
-    TRP_TRY(updater_returned(learner, update_step(&learner->update, number, batches)));
-    learner->own.update_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
-    learner->progress.steps = number;
+    trp_batch *batches = learner->batches[round.number % 2];
+    TRP_TRY(bring(learner, batches, &round));
+    bool updated = round.has_batch;
+    TRP_TRY(update_of_round(learner, &round, batches));
+    if (round.whole)
+        learner->progress.steps = round.number;
     TRP_TRY(collect_owed(learner)); /* the step before */
-    learner->owed = number;
-    if (at_once)
+    if (updated)
+        learner->owed = round.number;
+    if (at_once || !round.whole)
         TRP_TRY(collect_owed(learner));
-    if (publish_due)
+    learner->stops = round.stops;
+    learner->over = round.over;
+    if (round.whole && publish_due)
         TRP_TRY(publish(learner));
-    return save_is_due(learner) ? save(learner) : TRP_OK;
+    if (round.whole && round.saves)
+        TRP_TRY(save(learner));
+    learner->all_ended = round.ended;
+    return round.leaves && round.whole ? meet_group(learner) : TRP_OK;
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */
@@ -331,25 +512,53 @@ static trp_status open_sources(trp_learner *learner)
 
 static bool finished(trp_learner *learner)
 {
+    bool in_group = learner->update.mode->group;
     uint64_t limit = learner->options.max_steps;
-    learner->own.finished = learner->ended || (limit > 0 && learner->progress.steps >= limit) ||
-                            deadline_passed(learner->end, &clock_monotonic);
+    bool ended = in_group ? learner->all_ended : learner->ended;
+    bool over = in_group ? learner->over : deadline_passed(learner->end, &clock_monotonic);
+    learner->own.finished = ended || over || (limit > 0 && learner->progress.steps >= limit);
     return learner->own.finished;
+}
+
+/* Learners of a group stop after the same step. */
+static bool is_stopped(const trp_learner *learner)
+{
+    return learner->update.mode->group ? learner->stops : trp_stop_requested(learner->options.stop);
+}
+
+static bool is_broken(const trp_learner *learner)
+{
+    const struct learners *group = learner->update.mode->group;
+    return group && group->broken;
 }
 
 static trp_status learner_loop(trp_learner *learner)
 {
     if (trp_stop_requested(learner->options.stop))
         return TRP_OK;
+    TRP_TRY(meet_group(learner));
     TRP_TRY(open_sources(learner));
-    while (!trp_stop_requested(learner->options.stop) && !finished(learner)) {
+    while (!is_stopped(learner) && !finished(learner)) {
         trp_status status = step(learner);
+        if (status != TRP_OK && is_broken(learner))
+            status = meet_group(learner);
         if (status != TRP_OK)
-            return learner->ended ? TRP_OK : status;
+            return learner->ended && status == TRP_OUT_OF_RANGE ? TRP_OK : status;
         learner_share_counters(learner);
         turns_pass();
     }
     return TRP_OK;
+}
+
+/* The others hear of a failure at once. */
+static void abort_group(const trp_learner *learner, trp_status status)
+{
+    struct learners *group = learner->update.mode->group;
+    if (!group || status == TRP_OK || status == TRP_CANCELLED)
+        return;
+    char *kept = error_keep();
+    learners_abort(group, kept);
+    error_back(status, kept);
 }
 
 static void flush_priorities(trp_learner *learner)
@@ -424,6 +633,7 @@ trp_status trp_learner_run(trp_learner *learner)
                        : DEADLINE_NEVER;
     schedule_save(learner);
     trp_status status = learner_loop(learner);
+    abort_group(learner, status);
     finished(learner);
     bool stopped = trp_stop_requested(options->stop) || learner->own.finished;
     if (status == TRP_CANCELLED && stopped && !learner->torn)
@@ -434,6 +644,8 @@ trp_status trp_learner_run(trp_learner *learner)
         flush_priorities(learner);
     if (status == TRP_OK || (status_is_transient(status) && !learner->torn))
         status = save_at_end(learner, status);
+    if (learner->update.mode->group)
+        learners_leave(learner->update.mode->group);
     learner_share_counters(learner);
     return status;
 }
@@ -464,6 +676,8 @@ void trp_learner_destroy(trp_learner *learner)
     trp_updater_destroy(learner->updater);
     trp_publisher_destroy(learner->publisher);
     free(learner->checkpoint_dir);
+    free(learner->group_name);
+    free(learner->listen);
     mutex_cleanup(&learner->mutex);
     free(learner);
 }

@@ -27,6 +27,12 @@ enum {
     /* learner.c: more versions than are published between two checkpoints (a minute at 17 000
      * steps/s, each published): after a restart no number is used for another vector. */
     LEARNER_VERSION_GAP = 1 << 20,
+    /* learner.c: how long a learner of a group waits for a batch before it takes part without. */
+    LEARNER_GROUP_WAIT_MS = 1000,
+    /* learner.c: where half of the time of an operation of the group is latency: 90 us at 2.5 GB/s
+     * are 225 KB; a bucket is a few times that. One line at least. */
+    LEARNER_BUCKET_BYTES = 1 << 20,
+    LEARNER_BUCKET_BYTES_MIN = 64,
     LEARNER_PREFETCH = 2,
     LEARNER_PREFETCH_MAX = 64,
     /* sampler_source.c: a thread and a stream each. */

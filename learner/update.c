@@ -113,6 +113,15 @@ trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint
     return update_store(run);
 }
 
+trp_status update_use_mode(struct trp_update_run *run, const struct mode_options *options)
+{
+    struct mode_options own = *options;
+    own.updater = run->updater;
+    run->mode->impl->destroy(run->mode);
+    run->mode = NULL;
+    return mode_create(&run->mode, &run->vectors, &own);
+}
+
 static void columns_cleanup(struct trp_update_run *run, size_t source)
 {
     for (size_t k = 0; k < 2; k++) {
@@ -179,7 +188,9 @@ trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batc
                            .priorities = run->priorities[turn],
                            .rng = &run->rng,
                            .queue = run->queue,
+                           .partial = run->mode->partial,
                            .run = run};
+    run->mode->rows = run->updater->source_count > 0 ? (float)batches[0].rows : 1;
     if (run->is_host) /* nothing is late */
         return run->updater->impl->step(run->updater, update);
     upload_batches(run, update);
@@ -270,8 +281,9 @@ static trp_status settle(struct trp_update_run *run, struct vector *vector, uint
 {
     size_t count = vector->spec->count;
     if (phases->refused && phases->place == count)
-        return trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g", vector->watched_name,
-                        step, without_sign((double)phases->value));
+        return trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g",
+                        vector->watched_name ? vector->watched_name : "number to watch", step,
+                        without_sign((double)phases->value));
     if (phases->refused)
         return trp_fail(TRP_INTERNAL,
                         "the gradient of '%s' is not finite in step %" PRIu64 ": number %" PRIu64
@@ -297,6 +309,9 @@ trp_status trp_update_apply(const trp_update *update, size_t index)
     struct vector *vector = &run->vectors.each[index];
     TRP_TRY(run->mode->impl->apply(run->mode, index));
     vector->watched = NULL;
+    vector->followed = false;
+    if (update->partial)
+        return TRP_OK;
     if (run->is_host)
         return settle(run, vector, update->step, vector->phases.there);
     vector->applied[update->step % 2] = true;
@@ -312,6 +327,31 @@ static trp_status settle_step(struct trp_update_run *run, uint64_t step)
         if (run->vectors.each[i].applied[turn])
             TRP_TRY(settle(run, &run->vectors.each[i], step, &run->vectors.each[i].seen[turn]));
     return TRP_OK;
+}
+
+trp_status update_followed(struct trp_update_run *run, uint64_t step)
+{
+    for (size_t i = 0; i < run->vectors.count; i++) {
+        struct vector *vector = &run->vectors.each[i];
+        if (!vector->followed)
+            continue;
+        vector->followed = false;
+        twin_fetch(&vector->phases, run->queue, 0, vector->phases.bytes);
+        TRP_TRY(trp_queue_sync(run->queue, trp_queue_mark(run->queue)));
+        TRP_TRY(settle(run, vector, step, vector_phases(vector)));
+    }
+    return TRP_OK;
+}
+
+void update_adopt(struct trp_update_run *run)
+{
+    for (size_t i = 0; i < run->vectors.count; i++) {
+        struct vector *vector = &run->vectors.each[i];
+        if (!vector->spec->learned)
+            continue;
+        run->left_out += vector_phases(vector)->left_out - vector->left_out;
+        vector->left_out = vector_phases(vector)->left_out;
+    }
 }
 
 trp_status update_collect(struct trp_update_run *run, uint64_t step)
@@ -429,7 +469,7 @@ size_t update_state(struct trp_update_run *run, trp_checkpoint_tensor tensors[UP
         if (!vector->spec->learned)
             continue;
         for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
-            tensors[count++] = floats(vector->state_names[k], vector->state[k].here, length);
+            tensors[count++] = floats(vector->state_names[k], vector_state(vector, k), length);
         tensors[count++] = numbers(vector->steps_name, &vector_phases(vector)->steps, 1);
     }
     if (run->updater->impl->state)

@@ -49,6 +49,11 @@ static inline size_t published_end(const trp_vector_spec *spec)
 TRP_MUST_USE trp_status update_prepare(struct trp_update_run *run, trp_updater *updater,
                                        uint64_t seed);
 
+/* In place of being alone, before the first step. The updater of `options` is set here. Fails as
+ * mode_create(). */
+TRP_MUST_USE trp_status update_use_mode(struct trp_update_run *run,
+                                        const struct mode_options *options);
+
 /* Waits for what is on the queues, which still reads the batches of the last steps. Zeroed is fine.
  */
 void update_cleanup(struct trp_update_run *run);
@@ -57,6 +62,13 @@ void update_cleanup(struct trp_update_run *run);
  * step + 2 begins. */
 TRP_MUST_USE trp_status update_step(struct trp_update_run *run, uint64_t step,
                                     const trp_batch *batches);
+
+/* Reports phases that ended because other learners had batches for them. Fails where they were
+ * refused. */
+TRP_MUST_USE trp_status update_followed(struct trp_update_run *run, uint64_t step);
+
+/* The state is another learner's now: what was left out is counted as it did. */
+void update_adopt(struct trp_update_run *run);
 
 /* Waits for that step, whose phases may have been refused, reports its norms, and lets the updater
  * collect it. */

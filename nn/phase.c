@@ -11,28 +11,46 @@ struct measure {
     bool leaves_out;
 };
 
-static void refuse_phase(trp_phases *phases, const struct measure *job)
+/* A number that is not finite. */
+struct odd {
+    uint64_t place;
+    float value;
+};
+
+static struct odd find_odd(const float *grads, size_t count)
 {
-    bool watched = job->watched && !isfinite(*job->watched); /* it comes first, and says more */
-    uint64_t place = watched ? job->count : 0;
-    while (place < job->count && isfinite(job->grads[place]))
+    uint64_t place = 0;
+    while (place < count && isfinite(grads[place]))
         place++;
-    phases->refused = true;
-    phases->place = place;
-    phases->value = watched ? *job->watched : job->grads[place];
+    return (struct odd){place, place < count ? grads[place] : NAN};
+}
+
+/* The step is taken where it can be; `odd` is of the gradient. */
+static void decide(trp_phases *phases, bool finite, bool leaves_out, struct odd odd)
+{
+    if (!finite && leaves_out)
+        phases->left_out++;
+    else if (!finite && !phases->refused) {
+        phases->refused = true;
+        phases->place = odd.place;
+        phases->value = odd.value;
+    }
+    phases->skipped = !finite || phases->refused;
 }
 
 static void measure(void *arguments)
 {
     const struct measure *job = arguments;
     trp_phases *phases = job->phases;
+    struct odd odd = {0};
     phases->norm2 = trp_norm2(job->grads, 0, job->count);
-    bool finite = isfinite(phases->norm2) && (!job->watched || isfinite(*job->watched));
-    if (!finite && job->leaves_out)
-        phases->left_out++;
-    else if (!finite && !phases->refused)
-        refuse_phase(phases, job);
-    phases->skipped = !finite || phases->refused;
+    bool watched = job->watched && !isfinite(*job->watched); /* it comes first, and says more */
+    bool finite = isfinite(phases->norm2) && !watched;
+    if (watched)
+        odd = (struct odd){job->count, *job->watched};
+    else if (!finite && !job->leaves_out)
+        odd = find_odd(job->grads, job->count);
+    decide(phases, finite, job->leaves_out, odd);
 }
 
 void trp_phase_measure(trp_queue *queue, const trp_optimizer *optimizer, const float *grads,
@@ -46,6 +64,96 @@ void trp_phase_measure(trp_queue *queue, const trp_optimizer *optimizer, const f
         {offsetof(struct measure, phases), sizeof *phases, TRP_READ | TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3);
 }
+
+/* ---- of several learners ------------------------------------------------------------------- */
+
+struct measure_range {
+    float *grads; /* from the range's first on */
+    const float *rows;
+    trp_phase_part *part;
+    size_t first, count;
+    float batch_size;
+};
+
+enum { MEASURED_AT_ONCE = 4096 }; /* it is still in the cache */
+
+static void measure_range(void *arguments)
+{
+    const struct measure_range *job = arguments;
+    float divisor = *job->rows / job->batch_size;
+    double norm2;
+    memcpy(&norm2, &job->part->norm2, sizeof norm2);
+    for (size_t lo = 0; lo < job->count; lo += MEASURED_AT_ONCE) {
+        size_t hi = lo + MEASURED_AT_ONCE < job->count ? lo + MEASURED_AT_ONCE : job->count;
+        for (size_t i = lo; i < hi; i++)
+            job->grads[i] /= divisor;
+        norm2 += trp_norm2(job->grads, lo, hi);
+    }
+    memcpy(&job->part->norm2, &norm2, sizeof norm2);
+    if (isfinite(norm2) || job->part->place > 0)
+        return;
+    struct odd odd = find_odd(job->grads, job->count);
+    job->part->place = odd.place < job->count ? job->first + odd.place + 1 : 0;
+    memcpy(&job->part->value, &odd.value, sizeof odd.value);
+}
+
+void trp_phase_measure_range(trp_queue *queue, float *grads, size_t lo, size_t hi,
+                             const float *rows, float batch_size, trp_phase_part *part)
+{
+    static const trp_kernel kernel = {"phase.measure_range", measure_range};
+    struct measure_range job = {grads + lo, rows, part, lo, hi - lo, batch_size};
+    trp_operand operands[] = {
+        {offsetof(struct measure_range, grads), (hi - lo) * sizeof *grads, TRP_READ | TRP_WRITE},
+        {offsetof(struct measure_range, rows), sizeof *rows, TRP_READ},
+        {offsetof(struct measure_range, part), sizeof *part, TRP_READ | TRP_WRITE}};
+    trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3);
+}
+
+struct measure_parts {
+    const trp_phase_part *parts;
+    const float *watched;
+    trp_phases *phases;
+    size_t part_count, count;
+    bool leaves_out;
+};
+
+static void measure_parts(void *arguments)
+{
+    const struct measure_parts *job = arguments;
+    trp_phases *phases = job->phases;
+    struct odd odd = {job->count, NAN};
+    phases->norm2 = 0;
+    for (size_t i = 0; i < job->part_count; i++) {
+        const trp_phase_part *part = &job->parts[i];
+        double norm2;
+        memcpy(&norm2, &part->norm2, sizeof norm2);
+        phases->norm2 += norm2;
+        if (part->place > 0 && part->place - 1 < odd.place) {
+            odd.place = part->place - 1;
+            memcpy(&odd.value, &part->value, sizeof odd.value);
+        }
+    }
+    bool watched = job->watched && !isfinite(*job->watched);
+    if (watched)
+        odd = (struct odd){job->count, *job->watched};
+    decide(phases, isfinite(phases->norm2) && !watched, job->leaves_out, odd);
+}
+
+void trp_phase_measure_parts(trp_queue *queue, const trp_optimizer *optimizer,
+                             const trp_phase_part *parts, size_t part_count, size_t count,
+                             const float *watched, trp_phases *phases)
+{
+    static const trp_kernel kernel = {"phase.measure_parts", measure_parts};
+    struct measure_parts job = {parts,      watched, phases,
+                                part_count, count,   optimizer->skip_not_finite};
+    trp_operand operands[] = {
+        {offsetof(struct measure_parts, parts), part_count * sizeof *parts, TRP_READ},
+        {offsetof(struct measure_parts, watched), sizeof *watched, TRP_READ},
+        {offsetof(struct measure_parts, phases), sizeof *phases, TRP_READ | TRP_WRITE}};
+    trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3);
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
 
 struct range_step {
     trp_optimizer optimizer;

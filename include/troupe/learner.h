@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <troupe/metric.h>
+#include <troupe/rendezvous.h>
 #include <troupe/rpc.h>
 #include <troupe/source.h>
 #include <troupe/status.h>
@@ -21,6 +22,28 @@
 TRP_BEGIN_DECLS
 
 typedef struct trp_learner trp_learner;
+
+/* Of a learner that learns together with others, each with batches of its own. After every step
+ * all have the same vectors: gradients are the mean over the rows of all, what is refused or left
+ * out is so for all, all stop after the same step. Whoever has no batch within a second takes part
+ * without one. Ranks are the rendezvous's; rank 0 saves, and any of them may be asked for
+ * parameters. A new member gets the state of the others. Where one is lost, the step that it was
+ * lost in is as if it had not begun, and the others make batches in its place: a step is of as many
+ * as before, but for updaters whose phases vary. */
+typedef struct {
+    trp_rendezvous *rendezvous; /* where the members meet; borrowed; NULL: this one is alone */
+    const char *name;           /* of the group, in messages; copied; NULL: "learner" */
+    const char *mode;           /* "synchronous" (NULL): all have the optimizer's state; "sharded":
+                                   each has a part of it and steps a part of the vectors
+                                   (ZeRO-1): to the bit the same steps with less memory. After a
+                                   loss all go back to the newest checkpoint */
+    const char *listen;         /* where others reach this member, as
+                                   trp_collective_listener_create() says; copied */
+    bool insecure;              /* it may be neither loopback nor a unix socket */
+    uint32_t count;             /* batches of a step; 0: one of each member */
+    size_t bucket_bytes;        /* gradients are combined in pieces of so many; 0: 1 MiB */
+    uint32_t timeout_ms;        /* of one operation of the group; 0: 30 s */
+} trp_learner_group_options;
 
 typedef struct {
     trp_updater *updater;       /* taken, also on failure */
@@ -36,6 +59,7 @@ typedef struct {
     uint64_t max_steps;   /* all lives together; 0: no limit */
     uint64_t max_seconds; /* of this life; 0: no limit */
     const size_t *statistic_count; /* trp_publisher_expect_statistics(); NULL: it is not called */
+    trp_learner_group_options group;
 } trp_learner_loop_options;
 
 enum { TRP_LEARNER_METRICS_MAX = TRP_METRICS_MAX + TRP_SOURCE_METRICS_MAX };
@@ -54,7 +78,8 @@ typedef struct {
     size_t metric_count;
     /* What the updater and the sources last reported; names live as long as the learner. */
     trp_metric metrics[TRP_LEARNER_METRICS_MAX];
-    bool finished; /* max_steps or max_seconds was reached, or the batches ended */
+    uint32_t rank, size; /* in its group; alone: 0 and 1 */
+    bool finished;       /* max_steps or max_seconds was reached, or the batches ended */
 } trp_learner_counters;
 
 /* Publishes the updater's parameters as they are (those of the checkpoint when it resumed), so the

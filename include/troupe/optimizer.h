@@ -123,6 +123,24 @@ typedef struct {
 TRP_API void trp_phase_measure(trp_queue *queue, const trp_optimizer *optimizer, const float *grads,
                                size_t count, const float *watched, trp_phases *phases);
 
+/* What one of several learners measured of a gradient: integers, so that parts may be added up
+ * where all but one of them are 0. */
+typedef struct {
+    uint64_t norm2; /* the bits of a double */
+    uint64_t place; /* of the first number that is not finite, and 1; 0: all are */
+    uint64_t value; /* that number's bits */
+} trp_phase_part;
+
+/* Divides [lo, hi) of a gradient by *rows / batch_size and adds what it is then to *part, which is
+ * 0 before the first range. The same ranges in the same order give the same bits. */
+TRP_API void trp_phase_measure_range(trp_queue *queue, float *grads, size_t lo, size_t hi,
+                                     const float *rows, float batch_size, trp_phase_part *part);
+
+/* trp_phase_measure() of a gradient, [count], from its parts, in their order. */
+TRP_API void trp_phase_measure_parts(trp_queue *queue, const trp_optimizer *optimizer,
+                                     const trp_phase_part *parts, size_t part_count, size_t count,
+                                     const float *watched, trp_phases *phases);
+
 /* trp_optimizer_step() of [lo, hi) with the scale that clips the gradient measured, if the phase is
  * not skipped. `state` itself is the host's, and copied; what it points to, the device's. */
 TRP_API void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *params,

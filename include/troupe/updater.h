@@ -75,7 +75,10 @@ typedef struct {
     trp_queue *queue;
     double *const *priorities; /* per source: batch_size to write, in step or collect; or NULL */
     trp_rng *rng;              /* the updater's stream; it is in the checkpoint */
-    trp_update_run *run;       /* for the functions below */
+    /* This step is made of several batches, and this is not the last: nothing is stepped yet, so
+     * nothing follows, such as a target network. */
+    bool partial;
+    trp_update_run *run; /* for the functions below */
 } trp_update;
 
 /* The column of that name of the batch of a source, see trp_batch.columns; NULL: the source
@@ -147,6 +150,8 @@ struct trp_updater {
     const trp_updater_impl *impl;
     trp_device *device; /* where its vectors are to be; NULL: "cpu". On others than hosts it touches
                            them by what it puts on queues alone */
+    bool phases_vary; /* how many a step has follows from the batch, or they follow from each other:
+                         a step is of one batch then, also where a group has lost a learner */
     size_t source_count, vector_count;
     trp_batch_spec sources[TRP_UPDATER_SOURCES_MAX];
     trp_vector_spec vectors[TRP_UPDATER_VECTORS_MAX];

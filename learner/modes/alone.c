@@ -6,32 +6,15 @@
 
 #include "core/alloc.h"
 
-static void alone_step(const struct vectors *vectors, struct vector *vector)
-{
-    const trp_vector_spec *spec = vector->spec;
-    float *values = vector->values.there, *state[TRP_OPTIMIZER_STATES_MAX];
-    const trp_phases *phases = vector->phases.there;
-    for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++)
-        state[i] = vector->state[i].there;
-    if (!trp_optimizer_is_layerwise(&spec->optimizer))
-        trp_phase_step(vectors->queue, &spec->optimizer, values, vector->grads, state, 0,
-                       spec->count, phases);
-    else
-        for (size_t i = 0; i < spec->tensor_count; i++)
-            trp_phase_step(vectors->queue, &spec->optimizer, values, vector->grads, state,
-                           spec->tensors[i].offset,
-                           spec->tensors[i].offset + spec->tensors[i].count, phases);
-}
-
 static trp_status alone_apply(struct mode *mode, size_t index)
 {
     const struct vectors *vectors = mode->vectors;
-    struct vector *vector = &mode->vectors->each[index];
+    const struct vector *vector = &mode->vectors->each[index];
     size_t count = vector->spec->count;
     trp_phases *phases = vector->phases.there;
     trp_phase_measure(vectors->queue, &vector->spec->optimizer, vector->grads, count,
                       vector->watched, phases);
-    alone_step(vectors, vector);
+    vector_step(vectors, vector);
     trp_phase_end(vectors->queue, vector->grads, count, phases);
     return TRP_OK;
 }
@@ -46,6 +29,6 @@ static const struct mode_impl alone_impl = {.apply = alone_apply, .destroy = alo
 struct mode *alone_create(struct vectors *vectors)
 {
     struct mode *mode = xcalloc(1, sizeof *mode);
-    *mode = (struct mode){.impl = &alone_impl, .vectors = vectors};
+    *mode = (struct mode){.impl = &alone_impl, .vectors = vectors, .leads = true};
     return mode;
 }

@@ -3,14 +3,48 @@
 #ifndef TRP_LEARNER_MODES_MODE_H
 #define TRP_LEARNER_MODES_MODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "learners.h"
 #include "vectors.h"
 
 struct mode;
 
+/* What a learner brings to a round, and afterwards what all of them agree on. A step is one round
+ * or, where fewer learners make the batches of more, several. */
+struct mode_round {
+    uint64_t number; /* the step's */
+    bool has_batch;
+    bool stops;  /* a stop was requested; of any learner */
+    bool over;   /* its time is over; of any learner */
+    bool ended;  /* its batches ended; of all learners */
+    bool saves;  /* a checkpoint is due; of the one that leads */
+    bool leaves; /* all meet again, with more members or fewer */
+    bool whole;  /* the step is done */
+};
+
+/* What learners that meet have, and afterwards what all of them have. */
+struct mode_meeting {
+    uint64_t steps, version;
+    uint64_t version_gap; /* what the version grows by where the group was another before */
+    trp_rng *rng;         /* new members get a stream of their own */
+    /* Reads what was last saved, the host's vectors and steps: nobody has all of it any more. */
+    trp_status (*reload)(void *context, struct mode_meeting *meeting);
+    void *context;
+};
+
 /* What is NULL does nothing. */
 struct mode_impl {
+    /* Before the first round, and when the group is another one or broken: all have the state of
+     * the learner with most steps. What was begun of a step leaves no trace. Fails as
+     * learners_meet().
+     */
+    trp_status (*meet)(struct mode *mode, struct mode_meeting *meeting);
+    /* A round begins; the updater's step, where there is a batch, lies between it and the end. */
+    trp_status (*begin)(struct mode *mode, const struct mode_round *round);
+    trp_status (*end)(struct mode *mode, struct mode_round *round);
     /* [lo, hi) of the gradient of vector `index` is final: trp_update_ready(). */
     void (*ready)(struct mode *mode, size_t index, size_t lo, size_t hi);
     /* The gradient becomes the mean over all learners: trp_update_reduce(). */
@@ -20,6 +54,10 @@ struct mode_impl {
     /* Ends a phase: reduces, measures, steps, makes the gradient 0, all on the queue. How the phase
      * ended is in the vector's phases. */
     trp_status (*apply)(struct mode *mode, size_t index);
+    /* The whole optimizer state comes to the one that leads, for a checkpoint; and goes again. All
+     * call both. */
+    trp_status (*gather)(struct mode *mode);
+    void (*release)(struct mode *mode);
     void (*destroy)(struct mode *mode);
 };
 
@@ -27,9 +65,32 @@ struct mode_impl {
 struct mode {
     const struct mode_impl *impl;
     struct vectors *vectors; /* the learner's */
+    struct learners *group;  /* others wait for this learner: it waits for nobody else for long */
+    bool leads;              /* publishes and saves */
+    bool idle;               /* brings no batch to the next round */
+    bool partial;            /* of this round's phases none ends: gradients are kept for the next */
+    float rows, batch_size;  /* of the batch of this round; 0: there is none */
 };
+
+struct mode_options {
+    const char *name; /* "synchronous", which NULL is, or "sharded" */
+    trp_updater *updater;
+    struct learners_options group; /* without a rendezvous the learner is alone */
+    uint32_t count;                /* learners whose batches are a step; 0: as many as there are */
+    size_t bucket_bytes;
+};
+
+/* INVALID_ARGUMENT: there is no such mode, or it cannot do what the updater wants. Borrows what
+ * the options point to. */
+TRP_MUST_USE trp_status mode_create(struct mode **out, struct vectors *vectors,
+                                    const struct mode_options *options);
 
 /* One learner, which nobody else is with. */
 struct mode *alone_create(struct vectors *vectors);
+
+/* All learners step alike; `sharded`: each has a part of the optimizer's state and steps a part of
+ * the vectors. Fails as mode_create(). */
+TRP_MUST_USE trp_status synchronous_create(struct mode **out, struct vectors *vectors,
+                                           const struct mode_options *options, bool sharded);
 
 #endif

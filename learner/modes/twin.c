@@ -7,18 +7,20 @@
 trp_status twin_create(struct twin *twin, trp_device *device, size_t bytes)
 {
     *twin = (struct twin){.device = device, .bytes = bytes};
-    TRP_TRY(trp_device_alloc(device, bytes, &twin->there));
+    TRP_TRY(trp_device_alloc(device, TWIN_HEAD_BYTES + bytes, &twin->there));
+    twin->there = (char *)twin->there + TWIN_HEAD_BYTES;
     twin->here = trp_device_is_host(device) ? twin->there : xcalloc(1, bytes);
     return TRP_OK;
 }
 
 void twin_destroy(struct twin *twin)
 {
-    if (!twin->device)
+    if (!twin->there)
         return;
     if (twin->here != twin->there)
         free(twin->here);
-    trp_device_free(twin->device, twin->there);
+    trp_device_free(twin->device, (char *)twin->there - TWIN_HEAD_BYTES);
+    *twin = (struct twin){0};
 }
 
 void twin_fetch(const struct twin *twin, trp_queue *queue, size_t at, size_t bytes)

@@ -6,6 +6,9 @@
 
 #include <troupe/device.h>
 
+/* In front of the device's memory there is room for a line more. */
+enum { TWIN_HEAD_BYTES = 64 };
+
 struct twin {
     trp_device *device;
     void *there, *here; /* the device's, the host's */

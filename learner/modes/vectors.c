@@ -22,7 +22,10 @@ static trp_status vector_prepare(struct vector *vector, const trp_vector_spec *s
             xasprintf("%s.%s", spec->name, trp_optimizer_state_name(&spec->optimizer, i));
         TRP_TRY(twin_create(&vector->state[i], device, bytes));
     }
-    return trp_device_alloc(device, bytes, (void **)&vector->grads);
+    void *grads;
+    TRP_TRY(trp_device_alloc(device, TWIN_HEAD_BYTES + bytes, &grads));
+    vector->grads = (float *)((char *)grads + TWIN_HEAD_BYTES);
+    return TRP_OK;
 }
 
 static void vector_cleanup(struct vector *vector, trp_device *device)
@@ -34,9 +37,10 @@ static void vector_cleanup(struct vector *vector, trp_device *device)
     for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++) {
         twin_destroy(&vector->state[i]);
         free(vector->state_names[i]);
+        free(vector->whole[i]);
     }
     if (vector->grads)
-        trp_device_free(device, vector->grads);
+        trp_device_free(device, (char *)vector->grads - TWIN_HEAD_BYTES);
 }
 
 trp_status vectors_create(struct vectors *vectors, trp_device *device, trp_queue *queue,
@@ -84,4 +88,47 @@ trp_status vectors_store(const struct vectors *vectors)
 {
     each_twin(vectors, twin_store);
     return trp_queue_sync(vectors->queue, trp_queue_mark(vectors->queue));
+}
+
+void vector_step(const struct vectors *vectors, const struct vector *vector)
+{
+    const trp_vector_spec *spec = vector->spec;
+    float *values = vector->values.there, *state[TRP_OPTIMIZER_STATES_MAX];
+    const trp_phases *phases = vector->phases.there;
+    for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++)
+        state[i] = vector->state[i].there;
+    if (!trp_optimizer_is_layerwise(&spec->optimizer))
+        trp_phase_step(vectors->queue, &spec->optimizer, values, vector->grads, state, 0,
+                       spec->count, phases);
+    else
+        for (size_t i = 0; i < spec->tensor_count; i++)
+            trp_phase_step(vectors->queue, &spec->optimizer, values, vector->grads, state,
+                           spec->tensors[i].offset,
+                           spec->tensors[i].offset + spec->tensors[i].count, phases);
+}
+
+void vectors_make_whole(struct vectors *vectors)
+{
+    for (size_t i = 0; i < vectors->count; i++)
+        for (size_t k = 0; k < vector_states(&vectors->each[i]); k++)
+            if (!vectors->each[i].whole[k])
+                vectors->each[i].whole[k] = xcalloc(vectors->each[i].spec->count, sizeof(float));
+}
+
+void vectors_drop_whole(struct vectors *vectors)
+{
+    for (size_t i = 0; i < vectors->count; i++)
+        for (size_t k = 0; k < TRP_OPTIMIZER_STATES_MAX; k++) {
+            free(vectors->each[i].whole[k]);
+            vectors->each[i].whole[k] = NULL;
+        }
+}
+
+bool vectors_are_whole(const struct vectors *vectors)
+{
+    for (size_t i = 0; i < vectors->count; i++)
+        for (size_t k = 0; k < vector_states(&vectors->each[i]); k++)
+            if (!vectors->each[i].whole[k])
+                return false;
+    return true;
 }

@@ -14,11 +14,13 @@
 struct vector {
     const trp_vector_spec *spec;
     struct twin values;
-    float *grads;                                /* the device's; NULL: not learned */
+    float *grads; /* the device's, behind room for a line more; NULL: not learned */
     struct twin state[TRP_OPTIMIZER_STATES_MAX]; /* as many as the optimizer has */
+    float *whole[TRP_OPTIMIZER_STATES_MAX]; /* the host's, where `state` is a part of it; or NULL */
     struct twin phases;
     trp_phases seen[2];   /* as they were after the last step that applied it, and the one before */
     bool applied[2];      /* whether it did */
+    bool followed;        /* the last phase ended without the updater */
     uint64_t left_out;    /* phases, as far as collected */
     const float *watched; /* by the next phase */
     const char *watched_name;
@@ -44,6 +46,28 @@ void vectors_cleanup(struct vectors *vectors); /* zeroed is fine */
  * fail as trp_queue_sync(). */
 TRP_MUST_USE trp_status vectors_fetch(const struct vectors *vectors);
 TRP_MUST_USE trp_status vectors_store(const struct vectors *vectors);
+
+/* Steps all of it, as its phases say. */
+void vector_step(const struct vectors *vectors, const struct vector *vector);
+
+/* Room for the whole state where a learner has a part of it; and no more. */
+void vectors_make_whole(struct vectors *vectors);
+void vectors_drop_whole(struct vectors *vectors);
+
+/* There is that room. */
+bool vectors_are_whole(const struct vectors *vectors);
+
+/* How many vectors its optimizer's state is. */
+static inline size_t vector_states(const struct vector *vector)
+{
+    return vector->spec->learned ? trp_optimizer_states(&vector->spec->optimizer) : 0;
+}
+
+/* All of one, the host's. */
+static inline float *vector_state(const struct vector *vector, size_t state)
+{
+    return vector->whole[state] ? vector->whole[state] : vector->state[state].here;
+}
 
 static inline const trp_phases *vector_phases(const struct vector *vector)
 {

@@ -1,0 +1,150 @@
+/* Words are told by adding up vectors in which every rank has a place of its own and zeros in those
+ * of others. */
+#include "learners.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/status.h"
+#include "core/thread.h"
+#include "limits.h"
+
+trp_status learners_create(struct learners *group, const struct learners_options *options)
+{
+    *group = (struct learners){.options = *options};
+    TRP_TRY(trp_collective_listener_create(&group->listener, options->listen, options->insecure));
+    return options->rendezvous->impl->announce(options->rendezvous,
+                                               trp_collective_listener_address(group->listener));
+}
+
+void learners_leave(struct learners *group)
+{
+    trp_collective_destroy(group->collective);
+    group->collective = NULL;
+    free(group->words);
+    group->words = NULL;
+}
+
+void learners_destroy(struct learners *group)
+{
+    learners_leave(group);
+    trp_collective_listener_destroy(group->listener);
+}
+
+/* Waits for the next one to be known. */
+static trp_status next_generation(struct learners *group, trp_generation *generation)
+{
+    trp_rendezvous *rendezvous = group->options.rendezvous;
+    trp_status status;
+    do {
+        if (trp_stop_requested(group->options.stop))
+            return trp_fail(TRP_CANCELLED, "learner: stopped while it waited for its group");
+        status =
+            rendezvous->impl->next(rendezvous, group->generation, LEARNERS_LOOK_MS, generation);
+        turns_pass();
+    } while (status == TRP_DEADLINE_EXCEEDED);
+    return status;
+}
+
+static trp_status join(struct learners *group, const trp_generation *generation,
+                       uint64_t fingerprint)
+{
+    group->generation = generation->number;
+    group->rank = generation->rank;
+    group->size = generation->size;
+    group->broken = false;
+    group->words = xcalloc(generation->size, LEARNERS_WORDS * sizeof *group->words);
+    trp_status status =
+        trp_collective_connect(&group->collective, group->listener,
+                               &(trp_collective_options){.group = group->options.name,
+                                                         .generation = generation->number,
+                                                         .nonce = generation->nonce,
+                                                         .rank = generation->rank,
+                                                         .size = generation->size,
+                                                         .addresses = generation->addresses,
+                                                         .fingerprint = fingerprint,
+                                                         .timeout_ms = group->options.timeout_ms,
+                                                         .deterministic = turns_active(),
+                                                         .stop = group->options.stop});
+    if (status == TRP_OK)
+        trp_log(TRP_INFO, "learner is in group=%s generation=%" PRIu64 " rank=%u of=%u",
+                group->options.name, group->generation, group->rank, group->size);
+    return status;
+}
+
+trp_status learners_meet(struct learners *group, uint64_t fingerprint)
+{
+    trp_rendezvous *rendezvous = group->options.rendezvous;
+    for (;;) {
+        trp_generation generation;
+        learners_leave(group);
+        TRP_TRY(next_generation(group, &generation));
+        trp_status status = join(group, &generation, fingerprint);
+        if (status == TRP_OK || (!status_is_transient(status) && !learners_is_left(group)))
+            return status;
+        trp_log(TRP_WARN, "generation %" PRIu64 " did not come together reason=%s",
+                generation.number, trp_last_error());
+        rendezvous->impl->broken(rendezvous, generation.number, trp_last_error());
+    }
+}
+
+bool learners_is_left(const struct learners *group)
+{
+    const trp_rendezvous *rendezvous = group->options.rendezvous;
+    return rendezvous->impl->newest(rendezvous) > group->generation;
+}
+
+void learners_abort(struct learners *group, const char *why)
+{
+    if (group->collective)
+        trp_collective_abort(group->collective, why);
+}
+
+trp_status learners_wait(struct learners *group, uint64_t ticket)
+{
+    trp_collective *collective = group->collective;
+    while (turns_active() && !trp_collective_done(collective, ticket))
+        turns_pass();
+    trp_status status = trp_collective_wait(collective, ticket);
+    if (status_is_transient(status) && !group->broken) {
+        trp_rendezvous *rendezvous = group->options.rendezvous;
+        group->broken = true;
+        trp_log(TRP_WARN, "generation %" PRIu64 " is broken reason=%s", group->generation,
+                trp_last_error());
+        rendezvous->impl->broken(rendezvous, group->generation, trp_last_error());
+    }
+    return status;
+}
+
+uint64_t learners_tell(struct learners *group, const uint64_t own[LEARNERS_WORDS])
+{
+    size_t count = (size_t)group->size * LEARNERS_WORDS;
+    memset(group->words, 0, count * sizeof *group->words);
+    memcpy(group->words + (size_t)group->rank * LEARNERS_WORDS, own,
+           LEARNERS_WORDS * sizeof *group->words);
+    return trp_collective_allreduce(group->collective, NULL, group->words, count,
+                                    TRP_COLLECTIVE_U64, TRP_COLLECTIVE_SUM);
+}
+
+static trp_status spread_words(struct learners *group, void *words, size_t count, uint32_t root)
+{
+    return learners_wait(group, trp_collective_broadcast(group->collective, NULL, words, count,
+                                                         TRP_COLLECTIVE_I32, root));
+}
+
+trp_status learners_spread(struct learners *group, void *bytes, size_t size, uint32_t root)
+{
+    size_t whole = size / sizeof group->rest, rest = size % sizeof group->rest;
+    char *end = (char *)bytes + whole * sizeof group->rest;
+    if (whole > 0)
+        TRP_TRY(spread_words(group, bytes, whole, root));
+    if (rest == 0)
+        return TRP_OK;
+    memcpy(&group->rest, end, rest);
+    TRP_TRY(spread_words(group, &group->rest, 1, root));
+    memcpy(end, &group->rest, rest);
+    return TRP_OK;
+}

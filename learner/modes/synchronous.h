@@ -1,0 +1,91 @@
+/* Inner to modes/: what synchronous.c, phases.c and sharded.c share. */
+#ifndef TRP_LEARNER_MODES_SYNCHRONOUS_H
+#define TRP_LEARNER_MODES_SYNCHRONOUS_H
+
+#include "backup.h"
+#include "buckets.h"
+#include "mode.h"
+#include "weighing.h"
+
+/* What there is for a learned vector. */
+struct combined {
+    struct buckets buckets;
+    float *kept; /* the device's, as the gradient: of the rounds before in this step; NULL: none */
+    bool has_kept;  /* it is not 0 */
+    bool reduced;   /* the gradient is the mean already */
+    size_t *shards; /* by bucket: where in the state this rank's part of it begins; NULL: all */
+};
+
+struct synchronous {
+    struct mode base;
+    struct mode_options options;
+    bool sharded;
+    struct learners group;
+    uint64_t fingerprint;
+    bool was_in_group;
+    bool receiving; /* the state is half another's */
+    struct combined each[TRP_UPDATER_VECTORS_MAX];
+    struct backup backup;
+    trp_phase_part *parts; /* the device's: of each rank */
+    float *numbers;        /* the device's: of a head */
+    /* The step: */
+    uint64_t number;
+    uint32_t round, rounds;
+    uint64_t ticket;   /* of what everybody said at the beginning of the round */
+    bool known;        /* that was waited for: */
+    bool guided;       /* who comes to a phase tells the others first */
+    uint64_t any, all; /* flags of some learner, of all */
+    uint32_t first;    /* rank that has a batch */
+    uint64_t leader;   /* its flags */
+};
+
+/* ---- phases.c ------------------------------------------------------------------------------ */
+
+/* A part of a gradient is final. */
+void phase_ready(struct synchronous *s, size_t index, size_t lo, size_t hi);
+
+/* The gradient becomes the mean, of which a rank of `sharded` has its ranges. */
+TRP_MUST_USE trp_status phase_reduce(struct synchronous *s, size_t index);
+
+/* Reduces it unless that is done, and ends the phase. */
+TRP_MUST_USE trp_status phase_finish(struct synchronous *s, size_t index);
+
+/* Keeps the gradient for the next round. RESOURCE_EXHAUSTED: the device has no memory for it. */
+TRP_MUST_USE trp_status phase_keep(struct synchronous *s, size_t index);
+
+/* What was begun is as if it had not been. */
+void phases_forget(struct synchronous *s);
+
+/* Where bucket `index` begins, of a vector's values or gradient, and how many numbers are moved:
+ * the last one brings the head. */
+struct bucket_memory {
+    float *at;
+    size_t count;
+};
+struct bucket_memory bucket_memory(const struct buckets *buckets, uint32_t index, float *vector);
+
+/* What of a bucket is rank `rank`'s, in numbers of the vector. */
+struct range bucket_share(const struct synchronous *s, const struct buckets *buckets,
+                          uint32_t index, uint32_t rank);
+
+/* ---- sharded.c ----------------------------------------------------------------------------- */
+
+/* The state is the host's until there are others. INVALID_ARGUMENT: an optimizer needs whole
+ * tensors. */
+TRP_MUST_USE trp_status sharded_prepare(struct vectors *vectors);
+
+/* Makes room for this rank's parts of the state, which come from the whole one that `root` has. */
+TRP_MUST_USE trp_status sharded_spread(struct synchronous *s, uint32_t root);
+
+/* The whole state comes to rank 0; and goes again. */
+TRP_MUST_USE trp_status sharded_gather(struct synchronous *s);
+void sharded_release(struct synchronous *s);
+
+/* Steps this rank's ranges, and gets those of others. */
+TRP_MUST_USE trp_status sharded_step(struct synchronous *s, size_t index);
+
+/* The rest of the means come from other ranks. */
+TRP_MUST_USE trp_status sharded_gather_ranges(struct synchronous *s, const struct buckets *buckets,
+                                              float *vector);
+
+#endif

@@ -49,6 +49,7 @@ struct trp_learner {
     char **names;                /* of what several sources report */
     size_t name_count;
     uint32_t name_room;
+    uint64_t number; /* of the last step, of those of this learner */
     struct learner_progress progress;
     uint64_t saved_steps; /* of the last checkpoint */
     struct deadline end, save_due;
@@ -72,16 +73,16 @@ static void learner_share_counters(trp_learner *learner)
     mutex_unlock(&learner->mutex);
 }
 
-/* Versions are counted alike by all learners of a group. */
 static trp_status publish(trp_learner *learner)
 {
-    if (!learner->update.mode->leads && !learner->acts) {
-        learner->update.version = ++learner->progress.version;
+    struct mode *mode = learner->update.mode;
+    uint64_t *version = &learner->progress.version;
+    *version = mode->impl->next_version ? mode->impl->next_version(mode, *version) : *version + 1;
+    learner->update.version = *version;
+    if (!mode->leads && !learner->acts)
         return TRP_OK;
-    }
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     TRP_TRY(update_fetch_published(&learner->update));
-    learner->update.version = ++learner->progress.version;
     trp_publisher_publish(learner->publisher, update_published(&learner->update).values,
                           learner->progress.version, learner->progress.steps);
     learner->own.publish_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
@@ -139,7 +140,7 @@ static trp_status load_newest_state(trp_learner *learner, bool *found)
  * already are another run's. */
 static trp_status load(trp_learner *learner)
 {
-    bool in_group = learner->update.mode->group, found = false;
+    bool in_group = learner->options.group.rendezvous, found = false;
     if (!learner->checkpoint_dir)
         return TRP_OK;
     TRP_TRY(save_prepare(learner->checkpoint_dir, !learner->options.resume && !in_group));
@@ -147,7 +148,7 @@ static trp_status load(trp_learner *learner)
         TRP_TRY(load_newest_state(learner, &found));
     if (!found)
         return TRP_OK;
-    learner->own.resumed_from = learner->progress.steps;
+    learner->own.resumed_from = learner->number = learner->progress.steps;
     learner->progress.version += LEARNER_VERSION_GAP;
     trp_log(TRP_INFO, "learner resumed steps=%" PRIu64 " version=%" PRIu64, learner->progress.steps,
             learner->progress.version + 1);
@@ -242,7 +243,7 @@ static trp_status meet_group(trp_learner *learner)
                                    .reload = reload,
                                    .context = learner};
     TRP_TRY(mode->impl->meet(mode, &meeting));
-    learner->progress.steps = meeting.steps;
+    learner->number = learner->progress.steps = meeting.steps;
     learner->progress.version = meeting.version;
     learner->torn = false;
     learner->fetched = 0;
@@ -360,7 +361,7 @@ static bool gives_up(trp_learner *learner, trp_status status)
 static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, trp_batch *batch,
                                      trp_status status, bool *later)
 {
-    bool in_group = learner->update.mode->group;
+    bool in_group = learner->options.group.rendezvous;
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     struct deadline patience = in_group && !turns_active()
                                    ? deadline_in_ms(&clock_monotonic, LEARNER_GROUP_WAIT_MS)
@@ -447,7 +448,7 @@ static trp_status bring(trp_learner *learner, trp_batch *batches, struct mode_ro
     round->stops = trp_stop_requested(learner->options.stop);
     round->over = deadline_passed(learner->end, &clock_monotonic);
     round->ended = learner->ended;
-    round->saves = mode->leads && save_is_due(learner, round->number);
+    round->saves = mode->leads && save_is_due(learner, learner->progress.steps + 1);
     return status;
 }
 
@@ -470,15 +471,18 @@ static trp_status update_of_round(trp_learner *learner, struct mode_round *round
 /* One step, or a round of it. */
 static trp_status step(trp_learner *learner)
 {
-    struct mode_round round = {.number = learner->progress.steps + 1, .whole = true};
+    uint64_t number = learner->number + 1;
+    struct mode_round round = {.number = number, .steps = number, .whole = true};
     bool publish_due = round.number % learner->publish_every == 0;
     bool at_once = !learner->updater->impl->collect || publish_due;
     trp_batch *batches = learner->batches[round.number % 2];
     TRP_TRY(bring(learner, batches, &round));
     bool updated = round.has_batch;
     TRP_TRY(update_of_round(learner, &round, batches));
-    if (round.whole)
-        learner->progress.steps = round.number;
+    if (round.whole) {
+        learner->number = round.number;
+        learner->progress.steps = round.steps;
+    }
     TRP_TRY(collect_owed(learner)); /* the step before */
     if (updated)
         learner->owed = round.number;

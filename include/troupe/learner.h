@@ -29,14 +29,20 @@ typedef struct trp_learner trp_learner;
  * without one. Ranks are the rendezvous's; rank 0 saves, and any of them may be asked for
  * parameters. A new member gets the state of the others. Where one is lost, the step that it was
  * lost in is as if it had not begun, and the others make batches in its place: a step is of as many
- * as before, but for updaters whose phases vary. */
+ * as before, but for updaters whose phases vary.
+ *
+ * In the mode "hogwild" nobody waits for anybody (Niu et al. 2011): the learners of one host have
+ * one vector and one state of its optimizer, RMSProp's, Adam's or none of SGD's, in memory that
+ * they share. Each computes on a copy and steps what all have with a gradient of its own, number by
+ * number. Steps and versions are counted together, those that updaters see are their learner's.
+ * Where one is lost the others go on. Of what follows it reads rendezvous and name. */
 typedef struct {
     trp_rendezvous *rendezvous; /* where the members meet; borrowed; NULL: this one is alone */
     const char *name;           /* of the group, in messages; copied; NULL: "learner" */
     const char *mode;           /* "synchronous" (NULL): all have the optimizer's state; "sharded":
                                    each has a part of it and steps a part of the vectors
                                    (ZeRO-1): to the bit the same steps with less memory. After a
-                                   loss all go back to the newest checkpoint */
+                                   loss all go back to the newest checkpoint; "hogwild": above */
     const char *listen;         /* where others reach this member, as
                                    trp_collective_listener_create() says; copied */
     bool insecure;              /* it may be neither loopback nor a unix socket */

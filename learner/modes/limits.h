@@ -5,6 +5,11 @@
 enum {
     /* learners.c: how long the next generation is waited for before the stop is looked at. */
     LEARNERS_LOOK_MS = 200,
+    /* hogwild.c: numbers of a block: with the state of an optimizer 4 to 6 copies of it, 16 to 24
+     * KB, are in a first-level cache at once, and what a call of a kernel costs is little to it. */
+    HOGWILD_BLOCK = 1024,
+    /* hogwild.c: what processors exchange; counts of different learners are that far apart. */
+    HOGWILD_LINE_BYTES = 64,
 };
 
 #endif

@@ -2,16 +2,26 @@
 
 #include <string.h>
 
+#include "hogwild.h"
+
+enum { SYNCHRONOUS, SHARDED, HOGWILD, MODES };
+static const char *const names[MODES] = {"synchronous", "sharded", "hogwild"};
+
 trp_status mode_create(struct mode **out, struct vectors *vectors,
                        const struct mode_options *options)
 {
+    size_t kind = SYNCHRONOUS;
     *out = NULL;
-    bool sharded = options->name && strcmp(options->name, "sharded") == 0;
-    if (options->name && !sharded && strcmp(options->name, "synchronous") != 0)
+    while (options->name && kind < MODES && strcmp(options->name, names[kind]) != 0)
+        kind++;
+    if (kind == MODES)
         return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner: mode is '%s', must be synchronous or sharded", options->name);
+                        "learner: mode is '%s', must be synchronous, sharded or hogwild",
+                        options->name);
+    if (options->group.rendezvous && kind == HOGWILD)
+        return hogwild_create(out, vectors, &options->group);
     if (options->group.rendezvous)
-        return synchronous_create(out, vectors, options, sharded);
+        return synchronous_create(out, vectors, options, kind == SHARDED);
     *out = alone_create(vectors);
     return TRP_OK;
 }

@@ -15,7 +15,8 @@ struct mode;
 /* What a learner brings to a round, and afterwards what all of them agree on. A step is one round
  * or, where fewer learners make the batches of more, several. */
 struct mode_round {
-    uint64_t number; /* the step's */
+    uint64_t number; /* the step's, of those of this learner */
+    uint64_t steps;  /* afterwards: that all have done together */
     bool has_batch;
     bool stops;  /* a stop was requested; of any learner */
     bool over;   /* its time is over; of any learner */
@@ -54,6 +55,9 @@ struct mode_impl {
     /* Ends a phase: reduces, measures, steps, makes the gradient 0, all on the queue. How the phase
      * ended is in the vector's phases. */
     trp_status (*apply)(struct mode *mode, size_t index);
+    /* The version that is published next, after `version`, which this learner published last. NULL:
+     * one more, as all learners count alike. */
+    uint64_t (*next_version)(struct mode *mode, uint64_t version);
     /* The whole optimizer state comes to the one that leads, for a checkpoint; and goes again. All
      * call both. */
     trp_status (*gather)(struct mode *mode);
@@ -73,7 +77,7 @@ struct mode {
 };
 
 struct mode_options {
-    const char *name; /* "synchronous", which NULL is, or "sharded" */
+    const char *name; /* "synchronous", which NULL is, "sharded" or "hogwild" */
     trp_updater *updater;
     struct learners_options group; /* without a rendezvous the learner is alone */
     uint32_t count;                /* learners whose batches are a step; 0: as many as there are */

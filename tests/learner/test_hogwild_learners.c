@@ -1,0 +1,254 @@
+/* Whole learners on one vector, as threads that meet in a gang: what they count and publish
+ * together, who saves, and what becomes of it when that one goes. The updater adds one to every
+ * number in each step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/checkpoint.h>
+#include <troupe/learner.h>
+#include <troupe/log.h>
+#include <troupe/params.h>
+#include <troupe/rendezvous.h>
+#include "core/alloc.h"
+#include "core/thread.h"
+
+enum { COUNT = 2000, LEARNERS = 3 };
+
+/* ---- an updater ------------------------------------------------------------------------------ */
+
+struct adding {
+    trp_updater base;
+    trp_stop *stop; /* requested by the step that is the `last` of this learner */
+    uint64_t steps, last;
+    float start;
+};
+
+static void adding_init(trp_updater *updater, trp_rng *rng, float *const *vectors)
+{
+    (void)rng;
+    for (size_t i = 0; i < COUNT; i++)
+        vectors[0][i] = ((struct adding *)updater)->start;
+}
+
+static trp_status adding_step(trp_updater *updater, const trp_update *update)
+{
+    struct adding *adding = (struct adding *)updater;
+    for (size_t i = 0; i < COUNT; i++)
+        update->grads[0][i] = -1;
+    if (++adding->steps == adding->last)
+        trp_stop_request(adding->stop);
+    return trp_update_apply(update, 0);
+}
+
+static trp_updater *adding_create(trp_stop *stop, uint64_t last, float start)
+{
+    static const trp_updater_impl impl = {.init = adding_init, .step = adding_step};
+    struct adding *adding = xcalloc(1, sizeof *adding);
+    *adding = (struct adding){.stop = stop, .last = last, .start = start};
+    adding->base.impl = &impl;
+    adding->base.vector_count = 1;
+    adding->base.vectors[0] = (trp_vector_spec){.name = "params",
+                                                .count = COUNT,
+                                                .learned = true,
+                                                .optimizer = {.kind = TRP_SGD, .learning_rate = 1}};
+    return &adding->base;
+}
+
+/* ---- a group --------------------------------------------------------------------------------- */
+
+struct group;
+
+struct member {
+    struct group *group;
+    uint32_t index;
+    uint64_t last; /* this many steps of its own, then it leaves; 0: it goes on */
+    trp_stop *stop;
+    trp_learner *learner;
+    struct thread thread;
+    trp_status status;
+    trp_learner_counters ended;
+};
+
+struct group {
+    char dir[32];
+    trp_gang *gang;
+    struct member members[LEARNERS];
+};
+
+static void member_run(void *arg)
+{
+    struct member *member = arg;
+    member->status = trp_learner_run(member->learner);
+    member->ended = trp_learner_read(member->learner);
+    trp_gang_left(member->group->gang, member->index,
+                  member->status == TRP_OK ? NULL : trp_last_error());
+}
+
+/* Each begins with numbers of its own; those of the first one count. */
+static void member_start(struct group *group, uint32_t index, uint64_t max_steps, bool resume)
+{
+    struct member *member = &group->members[index];
+    member->group = group;
+    member->index = index;
+    member->stop = trp_stop_create();
+    trp_learner_loop_options options = {
+        .updater = adding_create(member->stop, member->last, 1000 * (float)index),
+        .stop = member->stop,
+        .publish_every = 2,
+        .checkpoint_dir = group->dir,
+        .resume = resume,
+        .max_steps = max_steps,
+        .group = {.rendezvous = trp_gang_member(group->gang, index), .mode = "hogwild"}};
+    if (trp_learner_create(&member->learner, &options) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    assert_int_equal(thread_start(&member->thread, "learner", member_run, member), TRP_OK);
+}
+
+static void member_join(struct member *member)
+{
+    thread_stop(&member->thread);
+    if (member->status != TRP_OK)
+        fail_msg("learner %u failed", member->index);
+}
+
+static void member_end(struct member *member)
+{
+    trp_learner_destroy(member->learner);
+    trp_stop_destroy(member->stop);
+    *member = (struct member){0};
+}
+
+static void group_run(struct group *group, uint64_t max_steps, bool resume)
+{
+    group->gang = trp_gang_create(&(trp_gang_options){.name = "learner", .count = LEARNERS});
+    for (uint32_t i = 0; i < LEARNERS; i++)
+        member_start(group, i, max_steps, resume);
+    for (uint32_t i = 0; i < LEARNERS; i++)
+        member_join(&group->members[i]);
+}
+
+static void group_end(struct group *group)
+{
+    for (uint32_t i = 0; i < LEARNERS; i++)
+        member_end(&group->members[i]);
+    trp_gang_destroy(group->gang);
+}
+
+/* What the newest checkpoint says. */
+static void assert_saved(const struct group *group, uint64_t steps)
+{
+    char *path;
+    trp_checkpoint *checkpoint;
+    uint64_t saved;
+    float params[COUNT];
+    assert_int_equal(trp_learner_checkpoint_find(group->dir, &path), TRP_OK);
+    assert_int_equal(trp_checkpoint_read(&checkpoint, path), TRP_OK);
+    assert_int_equal(trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &saved),
+                     TRP_OK);
+    assert_in_range(saved, steps, steps + LEARNERS - 1);
+    assert_int_equal(trp_checkpoint_get(checkpoint, "params.steps", TRP_CHECKPOINT_U64, 1, &saved),
+                     TRP_OK);
+    assert_in_range(saved, steps, steps + LEARNERS - 1);
+    assert_int_equal(trp_checkpoint_get(checkpoint, "params", TRP_CHECKPOINT_F32, COUNT, params),
+                     TRP_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(params[i] > 0 && params[i] <= (float)saved); /* some may be lost */
+    trp_checkpoint_destroy(checkpoint);
+    free(path);
+}
+
+static int setup(void **state)
+{
+    struct group *group = xcalloc(1, sizeof *group);
+    strcpy(group->dir, "/tmp/test_hogwild.XXXXXX");
+    *state = group;
+    return mkdtemp(group->dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct group *group = *state;
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", group->dir);
+    free(group);
+    return system(command);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void steps_and_numbers_are_those_of_all_together(void **state)
+{
+    struct group *group = *state;
+    enum { STEPS = 600 };
+    group_run(group, STEPS, false);
+    uint64_t most = 0, saved = 0;
+    for (uint32_t i = 0; i < LEARNERS; i++) {
+        const trp_learner_counters *ended = &group->members[i].ended;
+        assert_true(ended->finished);
+        assert_in_range(ended->steps, STEPS, STEPS + LEARNERS - 1);
+        most = ended->steps > most ? ended->steps : most;
+        saved += ended->checkpoints;
+    }
+    assert_true(most >= STEPS);
+    assert_in_range(saved, 1, LEARNERS); /* who ends last may lead by then */
+    assert_saved(group, STEPS);
+    group_end(group);
+}
+
+static void a_resumed_group_goes_on_where_it_was(void **state)
+{
+    struct group *group = *state;
+    group_run(group, 100, false);
+    uint64_t version = group->members[0].ended.version;
+    group_end(group);
+    group_run(group, 300, true);
+    assert_saved(group, 300);
+    for (uint32_t i = 0; i < LEARNERS; i++) {
+        assert_in_range(group->members[i].ended.resumed_from, 100, 102);
+        assert_true(group->members[i].ended.version > version + (1 << 19));
+    }
+    group_end(group);
+}
+
+/* The second one publishes and saves when the first has left, from the same numbers on, and with
+ * versions above. The first one is back and has what the others have. */
+static void another_one_publishes_and_saves_when_that_one_leaves(void **state)
+{
+    struct group *group = *state;
+    group->gang = trp_gang_create(&(trp_gang_options){.name = "learner", .count = LEARNERS});
+    group->members[0].last = 40;
+    for (uint32_t i = 0; i < LEARNERS; i++)
+        member_start(group, i, 20000, false);
+    member_join(&group->members[0]);
+    trp_learner_counters left = group->members[0].ended;
+    member_end(&group->members[0]);
+    assert_int_equal(left.checkpoints, 1);
+    trp_gang_expect(group->gang, 0);
+    member_start(group, 0, 20000, false);
+    for (uint32_t i = 0; i < LEARNERS; i++)
+        member_join(&group->members[i]);
+    for (uint32_t i = 0; i < LEARNERS; i++)
+        assert_true(group->members[i].ended.version > left.version);
+    assert_saved(group, 20000);
+    group_end(group);
+}
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(steps_and_numbers_are_those_of_all_together, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_resumed_group_goes_on_where_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_one_publishes_and_saves_when_that_one_leaves, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -356,6 +356,18 @@ static bool gives_up(trp_learner *learner, trp_status status)
     return false;
 }
 
+/* How long a batch is waited for while others wait for this learner. A source that acts is at work:
+ * it has one before long, and half of the time that others wait is enough or nothing is. */
+static struct deadline deadline_in_group(const trp_learner *learner, const trp_source *source)
+{
+    uint32_t timeout_ms = learner->options.group.timeout_ms;
+    if (turns_active())
+        return DEADLINE_NEVER;
+    if (!source->impl->acts)
+        return deadline_in_ms(&clock_monotonic, LEARNER_GROUP_WAIT_MS);
+    return deadline_in_ms(&clock_monotonic, timeout_ms ? timeout_ms / 2 : LEARNER_ACTING_WAIT_MS);
+}
+
 /* The slow path of next: the source holds back, or its server is away. In a group it ends before
  * others wait for long, with a status that is transient and *later. */
 static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, trp_batch *batch,
@@ -363,9 +375,7 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, t
 {
     bool in_group = learner->options.group.rendezvous;
     int64_t since_ns = clock_now_ns(&clock_monotonic);
-    struct deadline patience = in_group && !turns_active()
-                                   ? deadline_in_ms(&clock_monotonic, LEARNER_GROUP_WAIT_MS)
-                                   : DEADLINE_NEVER;
+    struct deadline patience = in_group ? deadline_in_group(learner, source) : DEADLINE_NEVER;
     while (status_is_transient(status) && !*later) {
         if (is_to_end(learner) && !in_group)
             return trp_fail(TRP_CANCELLED, "learner: stopped while it waited for a batch");

@@ -29,6 +29,8 @@ enum {
     LEARNER_VERSION_GAP = 1 << 20,
     /* learner.c: how long a learner of a group waits for a batch before it takes part without. */
     LEARNER_GROUP_WAIT_MS = 1000,
+    /* learner.c: the same of a source that acts: half of an operation's time. */
+    LEARNER_ACTING_WAIT_MS = 15000,
     /* learner.c: where half of the time of an operation of the group is latency: 90 us at 2.5 GB/s
      * are 225 KB; a bucket is a few times that. One line at least. */
     LEARNER_BUCKET_BYTES = 1 << 20,

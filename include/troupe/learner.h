@@ -26,10 +26,11 @@ typedef struct trp_learner trp_learner;
 /* Of a learner that learns together with others, each with batches of its own. After every step
  * all have the same vectors: gradients are the mean over the rows of all, what is refused or left
  * out is so for all, all stop after the same step. Whoever has no batch within a second takes part
- * without one. Ranks are the rendezvous's; rank 0 saves, and any of them may be asked for
- * parameters. A new member gets the state of the others. Where one is lost, the step that it was
- * lost in is as if it had not begun, and the others make batches in its place: a step is of as many
- * as before, but for updaters whose phases vary.
+ * without one, and who steps environments itself within half of `timeout_ms`. Ranks are the
+ * rendezvous's; rank 0 saves, and any of them may be asked for parameters. A new member gets the
+ * state of the others. Where one is lost, the step that it was lost in is as if it had not begun,
+ * and the others make batches in its place: a step is of as many as before, but for updaters whose
+ * phases vary.
  *
  * In the mode "hogwild" nobody waits for anybody (Niu et al. 2011): the learners of one host have
  * one vector and one state of its optimizer, RMSProp's, Adam's or none of SGD's, in memory that

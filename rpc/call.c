@@ -4,6 +4,7 @@
  * that both see the same rules: one answer, NULL means `see the status`. */
 #include "call.h"
 #include "adapter.h"
+#include "relay.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -265,6 +266,9 @@ trp_status trp_call(ProtobufCService *service, const char *method, const Protobu
     struct rpc_adapter *adapter = rpc_adapter_of(service);
     if (adapter)
         return call_adapted(adapter, index, request, reply, options);
+    trp_relay *relay = rpc_relay_of(service);
+    if (relay)
+        return rpc_relay_call(relay, method, request, reply, options);
     if (runs_here(service, index))
         return rpc_call_here(service, index, request, reply, options);
     return call_elsewhere(service, index, request, reply, options);

@@ -37,8 +37,8 @@ TRP_MUST_USE trp_status rpc_check_request(const ProtobufCMethodDescriptor *metho
 /* 0: 30 s; negative: never. */
 struct deadline rpc_call_deadline(int64_t timeout_ms);
 
-/* The `invoke` of proxies and adapters, which a generated stub calls: trp_call() with its defaults.
- * trp_call() itself and trp_call_async() look at `invoke` first and never come here. */
+/* The `invoke` of proxies, adapters and relays, which a generated stub calls: trp_call() with its
+ * defaults. trp_call() itself and trp_call_async() look at `invoke` first and never come here. */
 void rpc_call_from_stub(ProtobufCService *service, unsigned index, const ProtobufCMessage *input,
                         ProtobufCClosure closure, void *data);
 

@@ -5,6 +5,7 @@
  * other threads would make the run depend on timing. */
 #include "future.h"
 #include "adapter.h"
+#include "relay.h"
 
 #include <stdlib.h>
 
@@ -310,5 +311,8 @@ trp_future *trp_call_async(ProtobufCService *service, const char *method,
     struct rpc_adapter *adapter = rpc_adapter_of(service);
     if (adapter)
         return start_adapted(adapter, index, request, options);
+    trp_relay *relay = rpc_relay_of(service);
+    if (relay)
+        return rpc_relay_start(relay, method, request, options);
     return rpc_future_start(service, index, request, options ? options : &defaults);
 }

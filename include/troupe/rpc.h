@@ -280,6 +280,26 @@ TRP_API TRP_MUST_USE trp_status trp_channel_service(trp_channel *channel,
                                                     const ProtobufCServiceDescriptor *descriptor,
                                                     ProtobufCService **service);
 
+/* ---- a service that moves ---------------------------------------------------------------- */
+
+/* Stands for a service whose server changes while others call it: each call goes to the one that it
+ * was given last. */
+typedef struct trp_relay trp_relay;
+
+TRP_API trp_relay *trp_relay_create(const ProtobufCServiceDescriptor *descriptor);
+
+/* What to call, from any thread. Before there is a target, and where it was taken away, calls are
+ * UNAVAILABLE. */
+TRP_API ProtobufCService *trp_relay_service(trp_relay *relay);
+
+/* From here on calls go to `target`, a service of the same descriptor; NULL: to nobody. Waits until
+ * no call is inside the target before, if that is an object of this process, which may go then; a
+ * proxy has to outlive the relay. */
+TRP_API void trp_relay_set(trp_relay *relay, ProtobufCService *target);
+
+/* Nobody calls any more. NULL is fine. */
+TRP_API void trp_relay_destroy(trp_relay *relay);
+
 /* ---- streams (client side) --------------------------------------------------------------- */
 
 typedef struct trp_stream trp_stream;

@@ -38,6 +38,7 @@ class Case:
     seconds: int  # of one seed
     peer: str = ""  # of sb3_steps.py; offline: of d3rlpy_return.py
     alike: str = ""  # options with which a step is as much work as there, and an end
+    beside: str = ""  # the case that does the same with one learner
     sets: str = ""  # options of every run
     offline: bool = False
 
@@ -50,6 +51,7 @@ CASES = [
     Case("dqn_cartpole", "dqn_cartpole", "CartPole-v1 to 475", 100_000, 120, "dqn_cartpole",
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 learner.batch_size=64 agent.samples_per_insert=32 "
          "agent.target_period=10 actor.max_steps=50000"),
+    Case("dqn_learners", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, beside="dqn_cartpole"),
     Case("dqn_acrobot", "dqn_acrobot", "Acrobot-v1 to -80", 100_000, 120, "dqn_acrobot",
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 agent.dueling=false agent.batch_size=128 "
          "agent.samples_per_insert=128 agent.min_replay_size=100 actor.max_steps=10000"),
@@ -254,6 +256,9 @@ def offline_rows(case, options, reached):
     row(case, "cores busy with other work while it ran", others.cores(), "cores", os.cpu_count(), "all")
 
 
+times = {}  # to the targets, medians, by case
+
+
 def run_case(case, options, base):
     if case.offline:
         options.store.make()
@@ -279,7 +284,9 @@ def run_case(case, options, base):
         row(case, "the same while the peer ran", others.cores(), "cores", os.cpu_count(), "all")
     # Of those that reach it.
     row(case, "steps to it, median", statistics.median(run.steps for run in reached), "steps")
-    row(case, "time to it, median", statistics.median(run.seconds for run in reached), "s",
+    times[case.name] = statistics.median(run.seconds for run in reached)
+    one = times.get(case.beside, 0.0)  # known where that case was run, too
+    row(case, "time to it, median", times[case.name], "s", one, "one learner" if one else "",
         peer=published / rate if rate else 0.0)
     row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s")
     if rate and case.alike:

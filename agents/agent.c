@@ -165,7 +165,8 @@ static trp_status make_source(const trp_agent *agent, const trp_agent_learner_op
                                                   .shard_count = options->replay_count,
                                                   .prefetch = options->prefetch});
     dataset.prefetch = options->prefetch;
-    dataset.seed = stream_seed(options->seed, STREAM_DATASET, NULL, options->index);
+    dataset.seed =
+        stream_seed(options->seed + options->member, STREAM_DATASET, NULL, options->index);
     return trp_dataset_source_create(source, &dataset);
 }
 

@@ -16,23 +16,25 @@
 #include "core/limits.h"
 #include "limits.h"
 
-enum { DIAL_TIMEOUT_MS = 60000 };
-
 void context_init(trp_context *context, struct host *host, uint32_t number)
 {
-    *context = (trp_context){.host = host, .number = number};
+    *context = (trp_context){
+        .host = host, .number = number, .seed = host->options.seed, .resume = host->options.resume};
     context->group = program_node(host->options.program, number, &context->index);
     snprintf(context->name, sizeof context->name, "%s/%u", context->group->name, context->index);
     char *path = run_dir_socket_path(host->options.socket_dir, context->group, context->index);
     context->address = xasprintf("unix:%s", path);
     free(path);
     context->stop = trp_stop_create();
+    if (group_is_gang(context->group))
+        context->meeting = meeting_create(context);
     mutex_init(&context->mutex);
 }
 
 void context_cleanup(trp_context *context)
 {
     mutex_cleanup(&context->mutex);
+    meeting_destroy(context->meeting);
     trp_stop_destroy(context->stop);
     free(context->address);
 }
@@ -54,7 +56,7 @@ uint32_t trp_context_group_size(const trp_context *context)
 
 uint64_t trp_context_seed(const trp_context *context)
 {
-    return context->host->options.seed;
+    return context->seed;
 }
 
 const char *trp_context_run_dir(const trp_context *context)
@@ -64,7 +66,7 @@ const char *trp_context_run_dir(const trp_context *context)
 
 bool trp_context_resume(const trp_context *context)
 {
-    return context->host->options.resume;
+    return context->resume;
 }
 
 trp_stop *trp_context_stop(trp_context *context)
@@ -84,6 +86,7 @@ void context_publish(trp_context *context, trp_server *server, const char *addre
     struct host *host = context->host;
     mutex_lock(&host->mutex);
     host->peers[context->number].server = server;
+    follow_update_locked(host);
     cond_broadcast(&host->changed);
     mutex_unlock(&host->mutex);
     context->serving = true;
@@ -151,6 +154,7 @@ bool trp_context_withdraw(trp_context *context)
     peer->server = NULL;
     if (!peer->gone)
         peer->gone = xstrdup("it is ending");
+    follow_update_locked(host);
     context->serving = !wait_for_callers_locked(context, peer);
     mutex_unlock(&host->mutex);
     if (!context->serving)
@@ -210,13 +214,21 @@ static trp_status open_channel(trp_context *context, uint32_t number, const char
     return status;
 }
 
+static trp_status find_edge(const trp_context *context, trp_node node, uint32_t index,
+                            const struct node_group **group)
+{
+    *group = program_group(context->host->options.program, node);
+    if (*group && group_uses(context->group, *group) && index < (*group)->count)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s has no edge to node %u of %s: name it in .uses",
+                    context->name, index, *group ? (*group)->name : "a group that does not exist");
+}
+
 trp_status trp_context_channel(trp_context *context, trp_node node, uint32_t index,
                                trp_channel **channel)
 {
-    const struct node_group *group = program_group(context->host->options.program, node);
-    if (!group || !group_uses(context->group, group) || index >= group->count)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s has no edge to node %u of %s: name it in .uses",
-                        context->name, index, group ? group->name : "a group that does not exist");
+    const struct node_group *group;
+    TRP_TRY(find_edge(context, node, index, &group));
     uint32_t number = group->first + index;
     for (struct context_channel *open = context->channels; open; open = open->next) {
         if (open->number == number) {
@@ -242,6 +254,10 @@ trp_status trp_context_channel(trp_context *context, trp_node node, uint32_t ind
 trp_status trp_dial(trp_context *context, trp_node node, uint32_t index,
                     const ProtobufCServiceDescriptor *descriptor, ProtobufCService **service)
 {
+    const struct node_group *group;
+    TRP_TRY(find_edge(context, node, index, &group));
+    if (group_is_gang(group))
+        return follow_dial(context, group, descriptor, service);
     trp_channel *channel;
     TRP_TRY(trp_context_channel(context, node, index, &channel));
     return trp_channel_service(channel, descriptor, service);
@@ -280,6 +296,7 @@ void context_close(trp_context *context)
         trp_params_client_destroy(params->client);
         free(params);
     }
+    follow_close(context);
     while (context->channels) {
         struct context_channel *channel = context->channels;
         context->channels = channel->next;

@@ -6,11 +6,18 @@
  *   ready NODE ADDRESS                      peer NODE ADDRESS     it serves there
  *   report NODE METRIC LAST SUM COUNT       gone NODE HOW         it ended or failed
  *   program NODE success|failure REASON     stop NODE             end it
- *   failed NODE CODE TEXT
- *   done NODE
+ *   failed NODE CODE TEXT                   start NODE SEED       begin it again
+ *   done NODE                               publisher NODE        of its group, from now on
  *
- * NODE is a node's number in the graph; the rest is up to the end of the packet. End of file means
- * that the other side is gone. */
+ * and between a learner of a group and the launcher, where the group meets (rendezvous.h):
+ *
+ *   announce NODE ADDRESS                   member NODE NUMBER RANK INDEX ADDRESS
+ *   broken NODE NUMBER WHY                  generation NODE NUMBER NONCE RANK SIZE FIRST
+ *   over NODE NUMBER                        dismissed NODE WHY
+ *
+ * `over` asks for a generation above NUMBER. A generation's members come first, by rank. NODE is a
+ * node's number in the graph; the rest is up to the end of the packet. End of file means that the
+ * other side is gone. */
 #ifndef TRP_LAUNCH_CONTROL_H
 #define TRP_LAUNCH_CONTROL_H
 
@@ -28,10 +35,18 @@ enum control_verb {
     CONTROL_PROGRAM,
     CONTROL_FAILED,
     CONTROL_DONE,
+    CONTROL_ANNOUNCE,
+    CONTROL_BROKEN,
+    CONTROL_OVER,
     CONTROL_BEGUN,
     CONTROL_PEER,
     CONTROL_GONE,
     CONTROL_STOP,
+    CONTROL_START,
+    CONTROL_PUBLISHER,
+    CONTROL_MEMBER,
+    CONTROL_GENERATION,
+    CONTROL_DISMISSED,
 };
 
 struct control_message {

@@ -19,6 +19,16 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
     trp_log(TRP_DEBUG, "%s failed: %s", node->name, failure);
 }
 
+void run_node_excuse(struct run_node *node)
+{
+    free(node->excuse);
+    node->excuse = node->failure;
+    node->excused++;
+    node->failure = NULL;
+    node->failed = false;
+    node->code = TRP_OK;
+}
+
 static bool can_be_a_consequence(const struct run_node *node)
 {
     return node->code == TRP_UNAVAILABLE || node->code == TRP_DEADLINE_EXCEEDED ||

@@ -129,6 +129,11 @@ bool group_uses(const struct node_group *group, const struct node_group *used)
     return false;
 }
 
+bool group_is_gang(const struct node_group *group)
+{
+    return group->kind == NODE_LEARNER && group->count > 1;
+}
+
 static bool same_agent(const trp_agent *a, const trp_agent *b)
 {
     return a->impl == b->impl && memcmp(&a->options, &b->options, sizeof a->options) == 0;
@@ -275,11 +280,12 @@ trp_node trp_add_replay(trp_program *program, const char *name, const trp_replay
 
 trp_node trp_add_learner(trp_program *program, const char *name, const trp_learner_options *options)
 {
-    struct node_group *group = add_group(program, NODE_LEARNER, name, 1);
-    if (!group)
-        return (trp_node){0};
     static const trp_learner_options none;
     const trp_learner_options *from = options ? options : &none;
+    struct node_group *group =
+        add_group(program, NODE_LEARNER, name, from->count ? from->count : 1);
+    if (!group)
+        return (trp_node){0};
     trp_options_resolve(group->table, from, &group->options.learner);
     group->options.learner.replay = from->replay;
     set_agent(program, group, from->agent);
@@ -388,6 +394,25 @@ static void set_levels(trp_program *program)
     }
 }
 
+/* How many learners a group has may have been set since it was added. */
+static trp_status number_nodes(trp_program *program)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < program->group_count; i++) {
+        struct node_group *group = program->groups[i];
+        group->first = (uint32_t)count;
+        if (group->kind == NODE_LEARNER)
+            group->count = group->options.learner.count;
+        count += group->count;
+        if (count > PROGRAM_NODES_MAX)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "%s '%s': %u nodes are too many: a program has at most %d",
+                            kind_words[group->kind], group->name, group->count, PROGRAM_NODES_MAX);
+    }
+    program->node_count = (uint32_t)count;
+    return TRP_OK;
+}
+
 /* The one that its options name; NULL: none. */
 static const char *own_env(const struct node_group *group)
 {
@@ -441,6 +466,15 @@ static trp_status check_learner_device(const struct node_group *group)
     return trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': %s", group->name, trp_last_error());
 }
 
+static trp_status check_strength(const struct node_group *group)
+{
+    const trp_learner_options *options = &group->options.learner;
+    if (options->min_learners <= options->count)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': .min_learners is %u, of %u learners",
+                    group->name, options->min_learners, options->count);
+}
+
 static trp_status check_group(const struct node_group *group)
 {
     const char *word = kind_words[group->kind];
@@ -452,6 +486,7 @@ static trp_status check_group(const struct node_group *group)
     if (group->kind == NODE_LEARNER) {
         TRP_TRY(check_batches(group));
         TRP_TRY(check_learner_device(group));
+        TRP_TRY(check_strength(group));
     }
     if (group->kind == NODE_REPLAY && group->count > 1 && group->options.replay.address)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -561,6 +596,7 @@ trp_status program_check(trp_program *program)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s", program->error);
     if (program->group_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "the program has no nodes");
+    TRP_TRY(number_nodes(program));
     set_levels(program);
     set_envs(program);
     for (size_t i = 0; i < program->group_count; i++)

@@ -74,6 +74,9 @@ void *group_options(const struct node_group *group);
  * there is none. */
 const struct node_group *program_common_agent(const trp_program *program);
 
+/* Learners that learn together. */
+bool group_is_gang(const struct node_group *group);
+
 bool group_uses(const struct node_group *group, const struct node_group *used);
 
 const char *node_kind_word(enum node_kind kind);

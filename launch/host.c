@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "control.h"
@@ -38,6 +39,12 @@ static struct member *find_member(struct host *host, uint32_t number)
 {
     uint32_t at = number - host->options.first;
     return at < host->options.count ? &host->members[at] : NULL;
+}
+
+trp_context *host_context(struct host *host, uint32_t number)
+{
+    struct member *member = find_member(host, number);
+    return member ? &member->context : NULL;
 }
 
 /* ---- stop -------------------------------------------------------------------------------- */
@@ -193,6 +200,39 @@ static void report_ends(struct host *host)
     }
 }
 
+/* ---- a member again ---------------------------------------------------------------------- */
+
+static void start_member(struct member *member)
+{
+    member->started = true;
+    trp_status status = thread_start(&member->thread, member->context.name, run_member, member);
+    if (status != TRP_OK)
+        finish_member(member, status);
+}
+
+/* One whose end was reported. */
+static void member_begin_again(struct host *host, uint32_t number, uint64_t seed)
+{
+    struct member *member = find_member(host, number);
+    if (!member || !member->reported)
+        return;
+    mutex_lock(&host->mutex);
+    context_cleanup(&member->context);
+    context_init(&member->context, host, number);
+    member->context.seed = seed;
+    member->context.resume = true;
+    free(member->error);
+    member->error = NULL;
+    member->status = TRP_OK;
+    member->finished = member->reported = false;
+    struct peer *peer = &host->peers[number];
+    free(peer->gone);
+    peer->gone = NULL;
+    host->ended--;
+    mutex_unlock(&host->mutex);
+    start_member(member);
+}
+
 /* ---- the loop ---------------------------------------------------------------------------- */
 
 static void stop_everything(struct host *host)
@@ -203,21 +243,52 @@ static void stop_everything(struct host *host)
     mutex_unlock(&host->mutex);
 }
 
+/* A node that has begun again is gone no more, and serves elsewhere. */
+static void apply_peer_locked(struct peer *peer, const struct control_message *message)
+{
+    bool begins = message->verb == CONTROL_BEGUN;
+    char **word = message->verb == CONTROL_GONE ? &peer->gone : &peer->address;
+    if (begins) {
+        free(peer->gone);
+        peer->gone = NULL;
+    }
+    free(*word);
+    *word = begins ? NULL : xstrdup(message->rest);
+    peer->begun = true;
+}
+
+static void note_publisher_locked(struct host *host, uint32_t number)
+{
+    uint32_t index;
+    const struct node_group *group = program_node(host->options.program, number, &index);
+    host->publishers[group->id - 1] = number + 1;
+}
+
+static void apply_meeting_locked(struct host *host, const struct control_message *message)
+{
+    const trp_context *context = host_context(host, message->node);
+    if (context && context->meeting)
+        meeting_apply_locked(context->meeting, message);
+}
+
 static void apply_message(struct host *host, const struct control_message *message)
 {
     if (message->node >= host->options.program->node_count)
         return;
-    mutex_lock(&host->mutex);
-    struct peer *peer = &host->peers[message->node];
-    if (message->verb == CONTROL_STOP) {
-        host_stop_member_locked(host, message->node);
-    } else if (message->verb == CONTROL_BEGUN) {
-        peer->begun = true;
-    } else if (message->verb == CONTROL_PEER && !peer->address) {
-        peer->address = xstrdup(message->rest);
-    } else if (message->verb == CONTROL_GONE && !peer->gone) {
-        peer->gone = xstrdup(message->rest);
+    if (message->verb == CONTROL_START) {
+        member_begin_again(host, message->node, strtoull(message->rest, NULL, 10));
+        return;
     }
+    mutex_lock(&host->mutex);
+    if (message->verb == CONTROL_STOP)
+        host_stop_member_locked(host, message->node);
+    else if (message->verb == CONTROL_PUBLISHER)
+        note_publisher_locked(host, message->node);
+    else if (message->verb >= CONTROL_MEMBER)
+        apply_meeting_locked(host, message);
+    else
+        apply_peer_locked(&host->peers[message->node], message);
+    follow_update_locked(host);
     cond_broadcast(&host->changed);
     mutex_unlock(&host->mutex);
 }
@@ -283,13 +354,9 @@ static trp_status watch_signals_of(struct host *host)
 static void start_members(struct host *host)
 {
     for (uint32_t i = 0; i < host->options.count; i++) {
-        struct member *member = &host->members[i];
-        member->started = true;
-        trp_status status = thread_start(&member->thread, member->context.name, run_member, member);
-        if (status != TRP_OK) {
-            finish_member(member, status);
+        start_member(&host->members[i]);
+        if (!host->members[i].thread.running)
             stop_everything(host);
-        }
     }
 }
 
@@ -329,6 +396,7 @@ int host_run(struct host *host, bool watch_signals)
         if (watch_signals && deadline_passed(host->orphaned_until, &clock_monotonic))
             kill(0, SIGKILL); /* our group: the launcher gave us one of our own */
     }
+    shutdown(host->options.control_fd, SHUT_WR); /* what comes from here on is not done any more */
     if (host->outside_signal != 0)
         return 128 + host->outside_signal;
     return host->failed ? 1 : 0;
@@ -366,6 +434,7 @@ trp_status host_create(struct host **out, const struct host_options *options)
     mutex_init(&host->mutex);
     cond_init(&host->changed);
     host->peers = xcalloc(options->program->node_count, sizeof *host->peers);
+    host->publishers = xcalloc(options->program->group_count, sizeof *host->publishers);
     host->members = xcalloc(options->count, sizeof *host->members);
     for (uint32_t i = 0; i < options->count; i++) {
         context_init(&host->members[i].context, host, options->first + i);
@@ -411,5 +480,6 @@ void host_destroy(struct host *host)
     mutex_cleanup(&host->mutex);
     free(host->members);
     free(host->peers);
+    free(host->publishers);
     free(host);
 }

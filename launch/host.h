@@ -3,6 +3,8 @@
 #ifndef TRP_LAUNCH_HOST_H
 #define TRP_LAUNCH_HOST_H
 
+#include <troupe/rendezvous.h>
+#include "control.h"
 #include "core/thread.h"
 #include "graph.h"
 #include "loop.h"
@@ -59,6 +61,20 @@ struct context_params {
     trp_params_client *client;
 };
 
+/* A service of a group of learners that a context owns: it follows whoever publishes. */
+struct context_relay {
+    struct context_relay *next;
+    const struct node_group *group;
+    const ProtobufCServiceDescriptor *descriptor;
+    trp_relay *relay;
+    trp_server *server;       /* in this process, that it leads to; NULL: none does */
+    trp_channel *local;       /* to it */
+    struct relay_peer *peers; /* elsewhere, that it leads or led to; the newest first */
+};
+
+/* A learner's end of where its group meets (meeting.c). */
+struct meeting;
+
 /* Adds what can be read of a running node to its metrics, before they are sent. */
 typedef void (*context_poll)(struct metrics *metrics, void *polled);
 
@@ -68,9 +84,13 @@ struct trp_context {
     uint32_t number, index;
     char name[NODE_NAME_BYTES_MAX];
     char *address; /* where to serve */
+    uint64_t seed;
+    bool resume; /* it had another life before, in this run or one that this goes on with */
     trp_stop *stop;
     struct context_channel *channels; /* the body's thread */
     struct context_params *params;    /* the same */
+    struct context_relay *relays;     /* guarded by host->mutex */
+    struct meeting *meeting;          /* the same; NULL: it learns alone */
     bool serving;
     trp_server *server;        /* of trp_context_serve(); NULL: none */
     ProtobufCService *service; /* in it, to be destroyed with it */
@@ -92,7 +112,8 @@ struct host {
     struct deadline orphaned_until;
     struct mutex mutex; /* guards what follows */
     struct cond changed;
-    struct peer *peers; /* by node number */
+    struct peer *peers;   /* by node number */
+    uint32_t *publishers; /* by group: 1 + the number of the node that publishes; 0: none yet */
     bool program_stopped;
 };
 
@@ -102,6 +123,9 @@ void host_stop_member_locked(struct host *host, uint32_t number);
 /* The program ends: in a process that runs all nodes, those that nobody uses are stopped at once,
  * on this thread, so that deterministic runs end at the same step every time. */
 void host_program_stops(struct host *host);
+
+/* A node of a context of this host that runs here; NULL: it does not. */
+trp_context *host_context(struct host *host, uint32_t number);
 
 void context_init(trp_context *context, struct host *host, uint32_t number);
 
@@ -115,6 +139,9 @@ void context_publish(trp_context *context, trp_server *server, const char *addre
 /* `poll(metrics, polled)` is called now and then on another thread, until it is set to NULL. */
 void context_set_poll(trp_context *context, context_poll poll, void *polled);
 
+/* Where this learner meets the others of its group; NULL: it has none. Lives as the context. */
+trp_rendezvous *context_rendezvous(const trp_context *context);
+
 /* Every random choice of a run comes from its seed: a node's own is draw number `draw` from a
  * stream of it that is numbered by the node's name. */
 uint64_t node_seed(const trp_context *context, uint64_t draw);
@@ -125,5 +152,26 @@ char *node_dir(const trp_context *context);
 /* Runs the node's body: the user's or the built-in one of its kind. */
 TRP_MUST_USE trp_status node_run(trp_context *context);
 TRP_MUST_USE trp_status evaluator_run(trp_context *context);
+
+/* ---- follow.c: services of groups of learners ---------------------------------------------- */
+
+/* The service of whoever publishes for `group`, as trp_dial() gives it. */
+TRP_MUST_USE trp_status follow_dial(trp_context *context, const struct node_group *group,
+                                    const ProtobufCServiceDescriptor *descriptor,
+                                    ProtobufCService **service);
+
+/* Leads the services of all contexts to whoever publishes now, after something has changed; nobody
+ * is inside those that are served no more when it returns. `host->mutex` is held. */
+void follow_update_locked(struct host *host);
+
+void follow_close(trp_context *context);
+
+/* ---- meeting.c ----------------------------------------------------------------------------- */
+
+struct meeting *meeting_create(trp_context *context);
+void meeting_destroy(struct meeting *meeting); /* NULL is fine */
+
+/* A message from the launcher (control.h); `host->mutex` is held. */
+void meeting_apply_locked(struct meeting *meeting, const struct control_message *message);
 
 #endif

@@ -9,11 +9,18 @@ enum {
      */
     GROUP_NAME_BYTES_MAX = 40,
     PROGRAM_NODES_MAX = 4096,
+    /* gangs.c: each connects to several others, and the launcher tells each of all of them. */
+    LEARNERS_MAX = 256,
+    /* gangs.c: a member of a broken generation sees that within what it waits for the others, and
+     * has so much more time to say so. */
+    GANG_WORD_MS = 500,
     /* control.c: one packet between launcher and node; an error message is at most 1023 bytes. */
     CONTROL_MESSAGE_BYTES_MAX = 2048,
     /* host.c: how long a child waits to tell the launcher; the launcher reads all the time. */
     CONTROL_SEND_MS = 5000,
     HOST_REPORT_MS = 200, /* between two reports of a node's metrics */
+    /* context.c, follow.c: a peer that is waited for. */
+    DIAL_TIMEOUT_MS = 60000,
     /* host.c: a child outlives its launcher by less than the 2 s that are promised. */
     HOST_ORPHAN_MS = 1500,
     /* metrics.c: 32 x 80 bytes a node; looked up by comparing words. */

@@ -4,6 +4,8 @@
 #include "run.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +64,21 @@ static void read_failed(struct run *run, struct run_node *node, const char *rest
     run_node_failed(run, node, (trp_status)code, *end == ' ' ? end + 1 : end);
 }
 
+/* NUMBER, and what is behind it. */
+static uint64_t read_number(const char **rest)
+{
+    char *end;
+    uint64_t number = strtoull(*rest, &end, 10);
+    *rest = *end == ' ' ? end + 1 : end;
+    return number;
+}
+
+static void read_broken(struct run *run, const struct run_node *node, const char *rest)
+{
+    uint64_t number = read_number(&rest);
+    gangs_broken(run, node, number, rest);
+}
+
 static void link_apply(struct process_link *link, const struct control_message *message)
 {
     struct run *run = link->run;
@@ -86,6 +103,15 @@ static void link_apply(struct process_link *link, const struct control_message *
     case CONTROL_FAILED:
         read_failed(run, node, message->rest);
         break;
+    case CONTROL_ANNOUNCE:
+        gangs_announced(run, node, message->rest);
+        break;
+    case CONTROL_BROKEN:
+        read_broken(run, node, message->rest);
+        break;
+    case CONTROL_OVER:
+        gangs_over(run, node, strtoull(message->rest, NULL, 10));
+        break;
     default:
         break;
     }
@@ -93,6 +119,15 @@ static void link_apply(struct process_link *link, const struct control_message *
     /* A process is over when it has been reaped, a thread when it says so. */
     if (over && run->options->mode == LAUNCH_THREADS)
         run_node_ended(run, node, NULL);
+}
+
+/* A thread that was to begin again when the last one ended has nobody to start it. */
+static void end_link(struct process_link *link)
+{
+    struct run *run = link->run;
+    loop_remove(&run->loop, &link->watch);
+    for (uint32_t i = 0; i < link->count && run->options->mode == LAUNCH_THREADS; i++)
+        run_node_ended(run, &run->nodes[link->first + i], "no other node was left beside it");
 }
 
 static bool read_one(struct process_link *link)
@@ -104,7 +139,7 @@ static bool read_one(struct process_link *link)
     if (status == TRP_OK)
         link_apply(link, &message);
     if (status == TRP_UNAVAILABLE)
-        loop_remove(&link->run->loop, &link->watch);
+        end_link(link);
     return status == TRP_OK || status == TRP_INVALID_ARGUMENT;
 }
 
@@ -148,27 +183,65 @@ static bool tell(struct process_link *link, const struct run_node *node)
     return true;
 }
 
+/* True: it knows who publishes for that group. */
+static bool tell_publisher(struct process_link *link, const struct node_group *group)
+{
+    const struct run_node *node = gangs_publisher(link->run, group);
+    uint32_t *told = &link->told_publisher[group->id - 1];
+    if (!node || *told == node->number + 1)
+        return true;
+    if (control_send(link->watch.fd, 0, CONTROL_PUBLISHER, node->number, "-") ==
+        TRP_DEADLINE_EXCEEDED)
+        return false;
+    *told = node->number + 1;
+    return true;
+}
+
 static void update_link(struct process_link *link)
 {
     struct run *run = link->run;
+    bool sees = run->options->mode == LAUNCH_THREADS; /* nodes of one process see each other */
     link->pending = false;
     for (uint32_t i = 0; i < link->count && link->watch.fd >= 0; i++) {
         const struct node_group *group = run->nodes[link->first + i].group;
         for (size_t k = 0; k < group->use_count; k++) {
             const struct node_group *used = program_group(run->program, group->uses[k]);
-            for (uint32_t n = 0; n < used->count; n++)
+            for (uint32_t n = 0; n < used->count && !sees; n++)
                 if (!tell(link, &run->nodes[used->first + n]))
                     link->pending = true;
+            if (!tell_publisher(link, used))
+                link->pending = true;
         }
     }
 }
 
 void links_update(struct run *run)
 {
-    if (run->options->mode == LAUNCH_THREADS)
-        return; /* nodes of one process see each other */
     for (uint32_t i = 0; i < run->link_count; i++)
         update_link(run->links[i]);
+}
+
+void links_forget(struct run *run, const struct run_node *node)
+{
+    for (uint32_t i = 0; i < run->link_count; i++)
+        run->links[i]->told[node->number] = TOLD_NOTHING;
+}
+
+bool link_tell(struct run *run, const struct run_node *node, enum control_verb verb,
+               const char *format, ...)
+{
+    char text[CONTROL_MESSAGE_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (uint32_t i = 0; i < run->link_count; i++) {
+        struct process_link *link = run->links[i];
+        if (node->number - link->first < link->count && link->watch.fd >= 0)
+            return control_send(link->watch.fd, 0, verb, node->number, "%s", text) !=
+                   TRP_DEADLINE_EXCEEDED;
+    }
+    return true; /* nobody is there who could be told */
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -181,6 +254,7 @@ trp_status link_create(struct process_link **out, struct run *run, int fd, uint3
     link->first = first;
     link->count = count;
     link->told = xcalloc(run->program->node_count, 1);
+    link->told_publisher = xcalloc(run->program->group_count, sizeof *link->told_publisher);
     link->watch = (struct watch){fd, link_ready, link, first};
     trp_status status = loop_add(&run->loop, &link->watch);
     if (status != TRP_OK) {
@@ -197,7 +271,12 @@ void link_destroy(struct process_link *link)
 {
     if (!link)
         return;
-    loop_remove(&link->run->loop, &link->watch);
+    struct run *run = link->run;
+    for (uint32_t i = 0; i < run->link_count; i++)
+        if (run->links[i] == link)
+            run->links[i] = run->links[--run->link_count];
+    loop_remove(&run->loop, &link->watch);
     free(link->told);
+    free(link->told_publisher);
     free(link);
 }

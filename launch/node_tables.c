@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "limits.h"
+
 #define ROW(struct_type, member, ...)                                                              \
     {                                                                                              \
         TRP_OPTION(struct_type, member), __VA_ARGS__                                               \
@@ -37,6 +39,9 @@ static const trp_option replay_rows[] = {
         .help = "clients on this host are served like those elsewhere"),
 };
 
+static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", NULL};
+static const char *const failure_policies[] = {"stop", "continue", NULL};
+
 static const trp_option learner_rows[] = {
     ROW(trp_learner_options, env, .fixed = true,
         .help = "environment to learn; none: that of the actors that pull from it"),
@@ -60,6 +65,21 @@ static const trp_option learner_rows[] = {
         .unit = "seconds", .help = "between two checkpoints"),
     ROW(trp_learner_options, max_steps, .unit = "learner steps",
         .help = "then the program stops; 0: no limit"),
+    ROW(trp_learner_options, count, .fallback = "1", .min = 1, .max = LEARNERS_MAX,
+        .unit = "learners", .help = "that learn one set of parameters together"),
+    ROW(trp_learner_options, mode, .choices = learner_modes,
+        .help = "how several learners combine what they compute"),
+    ROW(trp_learner_options, bucket_bytes, .fallback = "1048576", .min = 64, .max = 1 << 30,
+        .unit = "bytes", .needs = "mode=synchronous|sharded",
+        .help = "of gradient that several learners combine at a time"),
+    ROW(trp_learner_options, on_failure, .choices = failure_policies,
+        .help = "whether the others stop or continue when a learner fails"),
+    ROW(trp_learner_options, min_learners, .fallback = "1", .min = 1, .max = LEARNERS_MAX,
+        .unit = "learners", .needs = "on_failure=continue", .help = "with fewer the program fails"),
+    ROW(trp_learner_options, restarts, .max = 1000000, .needs = "on_failure=continue",
+        .help = "of a learner that failed, while the others go on; 0: it stays away"),
+    ROW(trp_learner_options, collective_timeout_ms, .fallback = "10000", .min = 10, .max = 86400000,
+        .unit = "ms", .help = "that a learner waits for the others"),
 };
 
 static const trp_option actor_rows[] = {

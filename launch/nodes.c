@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "host.h"
 #include "params.pb-c.h"
+#include "run_dir.h"
 
 enum {
     REPLAY_REPORT_MS = 500,
@@ -140,15 +141,45 @@ static uint32_t learner_index(const trp_context *context)
     return index;
 }
 
-/* Channels to every shard; without a replay node there are none. */
+/* Channels to the shards that this learner samples from; without a replay node there are none.
+ * Learners of a group share them out, but each has one at least. */
 static trp_status dial_shards(trp_context *context, trp_channel ***channels, size_t *count)
 {
     const trp_learner_options *options = &context->group->options.learner;
-    *count = options->replay.id ? member_count(context, options->replay) : 0;
-    *channels = xcalloc(*count + 1, sizeof **channels);
-    for (size_t i = 0; i < *count; i++)
-        TRP_TRY(trp_context_channel(context, options->replay, (uint32_t)i, &(*channels)[i]));
+    uint32_t shards = options->replay.id ? member_count(context, options->replay) : 0;
+    uint32_t learners = context->group->count < shards ? context->group->count : shards;
+    *channels = xcalloc(shards + 1, sizeof **channels);
+    *count = 0;
+    for (uint32_t i = 0; i < shards; i++)
+        if (i % learners == context->index % learners)
+            TRP_TRY(trp_context_channel(context, options->replay, i, &(*channels)[(*count)++]));
     return TRP_OK;
+}
+
+static char *ring_address(const trp_context *context)
+{
+    char *path =
+        run_dir_ring_path(context->host->options.socket_dir, context->group, context->index);
+    char *address = xasprintf("unix:%s", path);
+    free(path);
+    return address;
+}
+
+/* With whom this learner learns. `ring` is where the others reach it. */
+static trp_learner_group_options learner_group(const trp_context *context, const char *ring)
+{
+    static const char *const modes[] = {
+        [TRP_LEARNERS_SYNCHRONOUS] = "synchronous", [TRP_LEARNERS_SHARDED] = "sharded"};
+    const trp_learner_options *options = &context->group->options.learner;
+    return (trp_learner_group_options){
+        .rendezvous = context_rendezvous(context),
+        .name = context->group->name,
+        .mode = modes[options->mode],
+        .listen = ring,
+        .count = options->count,
+        .bucket_bytes = (size_t)options->bucket_bytes,
+        .timeout_ms = (uint32_t)options->collective_timeout_ms,
+    };
 }
 
 static trp_status learner_create(trp_context *context, trp_learner **learner)
@@ -161,7 +192,7 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
     trp_status status = dial_shards(context, &replays, &replay_count);
     if (status == TRP_OK)
         status = trp_device_find(&device, options->device);
-    char *dir = node_dir(context);
+    char *dir = node_dir(context), *ring = ring_address(context);
     trp_agent_learner_options learner_options = {
         .env = group->env,
         .batch_size = options->batch_size,
@@ -177,15 +208,18 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
         .prefetch = options->prefetch,
         .seed = trp_context_seed(context),
         .index = learner_index(context),
+        .member = context->index,
         .loop = {.stop = trp_context_stop(context),
                  .publish_every = options->publish_every,
                  .checkpoint_dir = dir,
                  .checkpoint_every_s = options->checkpoint_every_s,
                  .resume = trp_context_resume(context),
-                 .max_steps = options->max_steps},
+                 .max_steps = options->max_steps,
+                 .group = learner_group(context, ring)},
     };
     if (status == TRP_OK)
         status = trp_agent_learner_create(learner, &group->agent, &learner_options);
+    free(ring);
     free(dir);
     free(replays);
     return status;

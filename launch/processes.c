@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 #include "lines.h"
 #include "run.h"
 
@@ -49,6 +50,12 @@ struct processes {
     struct process *processes;
     uint32_t count;
 };
+
+static struct process *process_of(struct run *run, const struct run_node *node)
+{
+    struct processes *processes = run->state;
+    return &processes->processes[node->number];
+}
 
 /* ---- output of a process ----------------------------------------------------------------- */
 
@@ -172,9 +179,9 @@ static char **child_arguments(const struct process *process, size_t *owned)
     argv[count++] = xasprintf("--parent=%d", getpid());
     argv[count++] = xasprintf("--run-dir=%s", run->dir.path);
     argv[count++] = xasprintf("--socket-dir=%s", run->dir.socket_dir);
-    argv[count++] = xasprintf("--seed=%" PRIu64, run->seed);
+    argv[count++] = xasprintf("--seed=%" PRIu64, run_node_seed(run, process->node));
     argv[count++] = xasprintf("--log-level=%s", log_level_word(options->log_level));
-    if (options->resume)
+    if (options->resume || process->node->restarts > 0)
         argv[count++] = xstrdup("--resume");
     argv[count++] = xasprintf("--config=%s/" RUN_CONFIG, run->dir.path);
     argv[count++] = xstrdup("--");
@@ -253,6 +260,18 @@ static trp_status processes_start(struct run *run)
     return TRP_OK;
 }
 
+/* In place of one that has ended. */
+static trp_status processes_restart(struct run *run, struct run_node *node)
+{
+    struct process *process = process_of(run, node);
+    link_destroy(process->link);
+    process->link = NULL;
+    fd_close(process->log_fd);
+    process->log_fd = -1;
+    process->log_failed = false;
+    return start_process(process);
+}
+
 /* ---- the end of a process ---------------------------------------------------------------- */
 
 /* Words for an exit that is none we asked for; NULL: it is as it should be. Caller frees. */
@@ -327,12 +346,6 @@ static void processes_tick(struct run *run)
 
 /* ---- stop -------------------------------------------------------------------------------- */
 
-static struct process *process_of(struct run *run, const struct run_node *node)
-{
-    struct processes *processes = run->state;
-    return &processes->processes[node->number];
-}
-
 static void processes_stop(struct run *run, struct run_node *node)
 {
     const struct process *process = process_of(run, node);
@@ -378,6 +391,7 @@ const struct launch_target processes_target = {
     .stop = processes_stop,
     .kill = processes_kill,
     .suspend = processes_suspend,
+    .restart = processes_restart,
     .tick = processes_tick,
     .finish = processes_finish,
 };

@@ -131,14 +131,15 @@ void run_node_ended(struct run *run, struct run_node *node, const char *failure)
     run->running--;
     if (failure)
         run_node_failed(run, node, TRP_INTERNAL, failure);
-    if (node->address)
-        write_addresses(run);
-    links_update(run);
-    if (!node->failed) {
+    if (node->failed)
+        note(run, node, TRP_ERROR, "failed reason=%s", node->failure);
+    else
         note(run, node, TRP_INFO, "ended");
+    bool fails = node->failed && !gangs_go_on(run, node);
+    write_addresses(run);
+    links_update(run);
+    if (!fails)
         return;
-    }
-    note(run, node, TRP_ERROR, "failed reason=%s", node->failure);
     const struct run_node *first = run_first_failure(run); /* its process may still be there */
     if (run->phase == RUNNING)
         output_print(run->output, STDERR_FILENO,
@@ -272,6 +273,7 @@ static void tick(struct run *run)
     run->next_tick = deadline_in_ms(&clock_monotonic, TICK_MS);
     if (run->target->tick)
         run->target->tick(run);
+    gangs_tick(run);
     check_time(run);
     run_stop_tick(run);
     for (uint32_t i = 0; i < run->link_count; i++)
@@ -341,10 +343,19 @@ static uint64_t seed_of_life(uint64_t seed, uint64_t life)
     return trp_rng_u64(&rng);
 }
 
+uint64_t run_node_seed(const struct run *run, const struct run_node *node)
+{
+    uint64_t seed = run->seed;
+    for (uint32_t i = 0; i < node->restarts; i++)
+        seed = seed_of_life(seed, UINT64_MAX / 2 + i); /* no run is resumed so often */
+    return seed;
+}
+
 trp_status run_prepare(struct run *run, int argc, char **argv)
 {
     if (!run->embedded)
         fill_standard_descriptors();
+    TRP_TRY(gangs_check(run));
     if (!run->options->seed_set)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));
@@ -362,6 +373,7 @@ trp_status run_prepare(struct run *run, int argc, char **argv)
         node->group = program_node(run->program, i, &node->index);
         snprintf(node->name, sizeof node->name, "%s/%u", node->group->name, node->index);
     }
+    TRP_TRY(gangs_create(run));
     run->started_ns = clock_now_ns(&clock_monotonic);
     run->progress = run_progress_create(run);
     return TRP_OK;
@@ -371,11 +383,13 @@ void run_cleanup(struct run *run)
 {
     if (run->state)
         run->target->finish(run);
-    for (uint32_t i = 0; i < run->link_count; i++)
-        link_destroy(run->links[i]);
+    while (run->link_count > 0)
+        link_destroy(run->links[run->link_count - 1]);
+    gangs_destroy(run);
     for (uint32_t i = 0; run->nodes && i < run->program->node_count; i++) {
         free(run->nodes[i].address);
         free(run->nodes[i].failure);
+        free(run->nodes[i].excuse);
     }
     run_progress_destroy(run->progress);
     output_destroy(run->output, OUTPUT_DRAIN_MS);

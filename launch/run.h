@@ -4,7 +4,7 @@
  *   stop.c       the order of a stop                      summary.c   the last lines
  *   link.c       messages to and from the nodes           progress.c  a line a second, metrics.csv
  *   processes.c  a process per node                       threads.c   all nodes in this process
- *   embedded.c   a run inside a test
+ *   gangs.c      groups of learners                       embedded.c  a run inside a test
  *
  * Everything belongs to the main thread. */
 #ifndef TRP_LAUNCH_RUN_H
@@ -39,6 +39,9 @@ struct run_node {
     struct metrics metrics;
     char last_lines[LAST_LINES_MAX][LAST_LINE_BYTES_MAX]; /* a ring */
     uint32_t line_count;
+    uint32_t restarts; /* so far */
+    uint32_t excused;  /* failures that the others of its group went on after */
+    char *excuse;      /* the last of them */
 };
 
 /* The launcher's end of the control socket of one process and the nodes in it. */
@@ -46,8 +49,9 @@ struct process_link {
     struct watch watch;
     struct run *run;
     uint32_t first, count;
-    uint8_t *told; /* per node of the program: TOLD_* */
-    bool pending;  /* there was no room for all */
+    uint8_t *told;            /* per node of the program: TOLD_* */
+    uint32_t *told_publisher; /* per group: 1 + its number; 0: none */
+    bool pending;             /* there was no room for all */
 };
 
 /* How nodes are run. Everything is given the run; `node` is one that runs. */
@@ -57,8 +61,10 @@ struct launch_target {
     void (*stop)(struct run *run, struct run_node *node); /* asks it to end */
     void (*kill)(struct run *run, struct run_node *node); /* makes it */
     void (*suspend)(struct run *run, bool on); /* every node; NULL: they are in this process */
-    void (*tick)(struct run *run);             /* now and then; may be NULL */
-    void (*finish)(struct run *run);           /* every node has ended, or was left */
+    /* One that has ended. */
+    trp_status (*restart)(struct run *run, struct run_node *node);
+    void (*tick)(struct run *run);   /* now and then; may be NULL */
+    void (*finish)(struct run *run); /* every node has ended, or was left */
 };
 
 extern const struct launch_target processes_target, threads_target;
@@ -78,6 +84,8 @@ struct run {
     struct run_node *nodes;
     struct process_link **links; /* one per process */
     uint32_t link_count;
+    struct run_gang **gangs;
+    uint32_t gang_count;
     uint32_t running, failures;
     bool child_ended; /* SIGCHLD came since the target's last tick */
     bool abandoned;   /* threads that never ended: leave by _exit() */
@@ -119,6 +127,9 @@ _Noreturn void run_abandon(struct run *run, int exit_status);
 /* Also after a failed run_prepare(). */
 void run_cleanup(struct run *run);
 
+/* What a node draws its random numbers from: one that began again does not draw them again. */
+uint64_t run_node_seed(const struct run *run, const struct run_node *node);
+
 struct run_node *run_node(struct run *run, const struct node_group *group, uint32_t index);
 
 /* ---- what happens to nodes (run.c) ------------------------------------------------------- */
@@ -151,6 +162,9 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
 /* The earliest failure among what `node` uses; NULL: none. */
 const struct run_node *run_failed_use(const struct run *run, const struct run_node *node);
 
+/* Takes its failure back: others go on, and so does the run. */
+void run_node_excuse(struct run_node *node);
+
 /* Not only of another's failure. */
 bool run_failed_by_itself(const struct run_node *node);
 
@@ -170,6 +184,42 @@ void link_drain(struct process_link *link);
 
 /* Tells every process what it has to know of nodes whose state changed. */
 void links_update(struct run *run);
+
+/* What was told of `node` was of a life of it that is over. */
+void links_forget(struct run *run, const struct run_node *node);
+
+/* Sends one message to a node's process. False: there is no room. */
+bool link_tell(struct run *run, const struct run_node *node, enum control_verb verb,
+               const char *format, ...) TRP_PRINTF(4, 5);
+
+/* ---- gangs.c ----------------------------------------------------------------------------- */
+
+/* INVALID_ARGUMENT: the run is deterministic, and learners would learn together. */
+TRP_MUST_USE trp_status gangs_check(const struct run *run);
+
+/* One for each group of learners of several. DATA_LOSS: the run directory does not say which
+ * numbers of generations were used. */
+TRP_MUST_USE trp_status gangs_create(struct run *run);
+void gangs_destroy(struct run *run);
+
+/* The messages of members (control.h). */
+void gangs_announced(struct run *run, const struct run_node *node, const char *address);
+void gangs_broken(struct run *run, const struct run_node *node, uint64_t number, const char *why);
+void gangs_over(struct run *run, const struct run_node *node, uint64_t number);
+
+/* Tells members of new generations, ends those that hang. */
+void gangs_tick(struct run *run);
+
+/* A node has failed. True: it is a learner, the others of its group go on, it may have been started
+ * again, and the run has not failed. */
+bool gangs_go_on(struct run *run, struct run_node *node);
+
+/* Whether what a node reports counts in totals: of a group that learns together one does, as each
+ * of them tells of the same steps. */
+bool gangs_counts(const struct run *run, const struct run_node *node);
+
+/* The node that publishes for a group; NULL: the group is no gang, or has none yet. */
+const struct run_node *gangs_publisher(const struct run *run, const struct node_group *group);
 
 /* ---- progress.c, summary.c --------------------------------------------------------------- */
 

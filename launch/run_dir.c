@@ -192,6 +192,11 @@ char *run_dir_socket_path(const char *socket_dir, const struct node_group *group
     return xasprintf("%s/%s-%u.sock", socket_dir, group->name, index);
 }
 
+char *run_dir_ring_path(const char *socket_dir, const struct node_group *group, uint32_t index)
+{
+    return xasprintf("%s/%s-%u.ring", socket_dir, group->name, index);
+}
+
 static size_t longest_socket_path(const char *socket_dir, const trp_program *program)
 {
     size_t longest = 0;
@@ -366,8 +371,11 @@ static void remove_sockets(const struct run_dir *dir, const trp_program *program
     for (size_t i = 0; i < program->group_count; i++) {
         for (uint32_t k = 0; k < program->groups[i]->count; k++) {
             char *path = run_dir_socket_path(dir->socket_dir, program->groups[i], k);
+            char *ring = run_dir_ring_path(dir->socket_dir, program->groups[i], k);
             unlink(path);
+            unlink(ring);
             free(path);
+            free(ring);
         }
     }
     if (dir->socket_dir_is_temporary)

@@ -63,4 +63,7 @@ void run_dir_bound_log(const char *dir, const struct node_group *group, uint32_t
 /* "DIR/GROUP-INDEX.sock"; caller frees. Fits sun_path for a directory from run_dir_open(). */
 char *run_dir_socket_path(const char *socket_dir, const struct node_group *group, uint32_t index);
 
+/* "DIR/GROUP-INDEX.ring", where the others of its group reach a learner; caller frees. As long. */
+char *run_dir_ring_path(const char *socket_dir, const struct node_group *group, uint32_t index);
+
 #endif

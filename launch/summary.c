@@ -16,10 +16,26 @@ static double last_total(const struct run *run, const char *metric)
     double sum = 0;
     for (uint32_t i = 0; i < run->program->node_count; i++) {
         double value;
-        if (metrics_last(&run->nodes[i].metrics, metric, &value))
+        if (gangs_counts(run, &run->nodes[i]) &&
+            metrics_last(&run->nodes[i].metrics, metric, &value))
             sum += value;
     }
     return sum;
+}
+
+/* Failures that others of a group went on after are part of a run that ended well, too. */
+static void print_excused(const struct run *run, int fd)
+{
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        const struct run_node *node = &run->nodes[i];
+        if (node->excused == 0)
+            continue;
+        char *name = xasprintf("%s:", node->name);
+        output_print(run->output, fd, "  %-15s failed %u time%s, began again %u time%s: %s", name,
+                     node->excused, plural(node->excused), node->restarts, plural(node->restarts),
+                     node->excuse);
+        free(name);
+    }
 }
 
 static void print_figures(const struct run *run, int fd)
@@ -35,6 +51,7 @@ static void print_figures(const struct run *run, int fd)
                      run->options->resume ? " in all lives" : "");
     else
         output_print(run->output, fd, "  time:           %.1f s", seconds);
+    print_excused(run, fd);
     output_print(run->output, fd, "  run directory:  %s", run->dir.shown_path);
 }
 

@@ -7,6 +7,7 @@
  * everything that nodes use, until the last one has ended, and then tears that down itself. A
  * thread that calls exit() ends them all: that is a failure of the run, whatever status was meant
  * for it. */
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -107,6 +108,15 @@ static void threads_stop(struct run *run, struct run_node *node)
         trp_log(TRP_WARN, "%s was not asked to stop: %s", node->name, trp_last_error());
 }
 
+static trp_status threads_restart(struct run *run, struct run_node *node)
+{
+    struct threads *threads = run->state;
+    TRP_TRY(control_send(threads->link->watch.fd, CONTROL_SEND_MS, CONTROL_START, node->number,
+                         "%" PRIu64, run_node_seed(run, node)));
+    run_node_started(run, node, getpid());
+    return TRP_OK;
+}
+
 static void threads_kill(struct run *run, struct run_node *node)
 {
     if (!run->embedded) {
@@ -149,5 +159,6 @@ const struct launch_target threads_target = {
     .start = threads_start,
     .stop = threads_stop,
     .kill = threads_kill,
+    .restart = threads_restart,
     .finish = threads_finish,
 };

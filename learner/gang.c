@@ -261,7 +261,7 @@ static trp_status refuse_locked(const struct gang_member *member)
     const trp_gang *gang = member->gang;
     if (gang->ended)
         return trp_fail(TRP_UNAVAILABLE, "%s", gang->ended);
-    if (member->presence != GANG_THERE)
+    if (member->presence == GANG_LOST || member->presence == GANG_LEFT)
         return trp_fail(TRP_UNAVAILABLE, "%s/%u was taken for lost, the others go on without it",
                         gang->name, index_of(member));
     return TRP_OK;
@@ -285,6 +285,7 @@ static void hand_out_locked(struct gang_member *member, trp_generation *generati
     }
     *generation = (trp_generation){.number = gang->number,
                                    .nonce = gang->nonce,
+                                   .first = gang->number == gang->options.last_number + 1,
                                    .rank = member->rank,
                                    .size = gang->size,
                                    .addresses = (const char *const *)member->addresses,
@@ -378,11 +379,13 @@ void trp_gang_expect(trp_gang *gang, uint32_t index)
 {
     struct gang_member *member = &gang->members[index];
     mutex_lock(&gang->mutex);
-    assert(member->presence == GANG_LEFT);
+    gang->over = gang->over || member->rank != UINT32_MAX;
     member->presence = GANG_EXPECTED;
     member->has_state = false;
     member->said_over = member->number = 0;
     gang->due = deadline_in_ms(&clock_monotonic, gang->options.start_ms);
+    check_strength_locked(gang, NULL);
+    advance_locked(gang);
     cond_broadcast(&gang->changed); /* others wait until another moment */
     mutex_unlock(&gang->mutex);
 }

@@ -153,7 +153,8 @@ typedef struct {
     trp_agent_rollout_options rollout;  /* instead of both, if it has copies */
     uint32_t prefetch;                  /* batches; 0: 2 */
     uint64_t seed;                      /* of the run: its initial parameters follow from it and */
-    uint32_t index;                     /* of this learner among those of the run */
+    uint32_t index;                     /* of this learner, or its group, among those of the run */
+    uint32_t member;                    /* of this learner in its group */
     trp_learner_loop_options loop; /* updater, sources, seed and statistic_count (that of env) are
                                       trp_agent_learner_create()'s */
 } trp_agent_learner_options;

@@ -70,6 +70,19 @@ typedef struct {
     bool no_share;
 } trp_replay_options;
 
+/* How learners of a group combine what they compute; docs/learners.md says which when. */
+typedef enum {
+    TRP_LEARNERS_SYNCHRONOUS, /* each step is one of all, with the mean of their gradients */
+    TRP_LEARNERS_SHARDED,     /* the same steps, and each has a part of the optimizer's state */
+    TRP_LEARNERS_HOGWILD,     /* each steps what all have when it likes, on one host */
+} trp_learner_mode;
+
+/* What the end of one learner, other than at a stop, means for the others of its group. */
+typedef enum {
+    TRP_ON_FAILURE_STOP,     /* the program fails, as with any other node */
+    TRP_ON_FAILURE_CONTINUE, /* they go on without it, and with it again once it is back */
+} trp_on_failure;
+
 typedef struct {
     const trp_agent *agent; /* copied */
     const char *env;        /* NULL: that of the actors that pull from it */
@@ -85,6 +98,15 @@ typedef struct {
     uint32_t publish_every;   /* steps */
     uint32_t checkpoint_every_s;
     uint64_t max_steps; /* then the program stops; 0: no limit */
+    /* Learners that learn one set of parameters together; 0: 1. One of them publishes and saves;
+     * who pulls from the group follows whichever that is. */
+    uint32_t count;
+    uint32_t mode;                 /* a trp_learner_mode */
+    uint64_t bucket_bytes;         /* gradients are combined in pieces of so many */
+    uint32_t on_failure;           /* a trp_on_failure */
+    uint32_t min_learners;         /* with fewer the program fails */
+    uint32_t restarts;             /* of a learner that failed, within the run */
+    int64_t collective_timeout_ms; /* what a learner waits for the others */
 } trp_learner_options;
 
 typedef struct {
@@ -172,6 +194,7 @@ TRP_API uint32_t trp_context_group_size(const trp_context *context);
  * so that what is drawn from it is never drawn twice. */
 TRP_API uint64_t trp_context_seed(const trp_context *context);
 TRP_API const char *trp_context_run_dir(const trp_context *context);
+/* The node had a life before: the run was resumed, or it is a learner that was started again. */
 TRP_API bool trp_context_resume(const trp_context *context);
 TRP_API trp_stop *trp_context_stop(trp_context *context); /* requested when the node must end */
 
@@ -207,14 +230,15 @@ TRP_API TRP_MUST_USE trp_status trp_context_channel(trp_context *context, trp_no
                                                     uint32_t index, trp_channel **channel);
 
 /* The service that member `index` of `node` serves: its own object when it runs in this process, a
- * proxy otherwise. As trp_context_channel(). */
+ * proxy otherwise. Of a group of several learners it is that of the one that publishes, whatever
+ * the index: calls go to another one when that changes, and are UNAVAILABLE in between. As
+ * trp_context_channel(). */
 TRP_API TRP_MUST_USE trp_status trp_dial(trp_context *context, trp_node node, uint32_t index,
                                          const ProtobufCServiceDescriptor *descriptor,
                                          ProtobufCService **service);
 
 /* A client of the parameters that member `index` of `node` publishes, under this node's name, ended
- * by its stop. Owned by the context: it goes when the body has returned. As trp_context_channel().
- */
+ * by its stop. Owned by the context: it goes when the body has returned. As trp_dial(). */
 TRP_API TRP_MUST_USE trp_status trp_context_params(trp_context *context, trp_node node,
                                                    uint32_t index, trp_params_client **client);
 

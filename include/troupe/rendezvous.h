@@ -15,6 +15,8 @@ TRP_BEGIN_DECLS
 typedef struct {
     uint64_t number; /* grows from one to the next; never used twice in a run directory; 0: none */
     uint64_t nonce;  /* random: shows that a connection is of this generation of this run */
+    bool first;      /* of this life of the group: nobody has a state that is worth more than
+                        another's */
     uint32_t rank;   /* of the member that asked */
     uint32_t size;
     const char *const *addresses; /* by rank: as announced */
@@ -76,8 +78,8 @@ TRP_API trp_rendezvous *trp_gang_member(trp_gang *gang, uint32_t index);
  * generation is broken; the others get the next one. */
 TRP_API void trp_gang_left(trp_gang *gang, uint32_t index, const char *failure);
 
-/* A member that had ended is being started again: it is expected to announce itself, and gets into
- * a generation with the others then. */
+/* Member `index` has ended, if that was not said before, and is being started again: it is expected
+ * to announce itself, and gets into a generation with the others then. */
 TRP_API void trp_gang_expect(trp_gang *gang, uint32_t index);
 
 /* Looks at the clock, which next() does, too. UNAVAILABLE: the group has ended, and why. */

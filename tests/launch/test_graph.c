@@ -1,6 +1,7 @@
 /* The graph that a launch file builds: what is accepted, what is refused by name, how it is shown.
  */
 #include "graph_fixture.h"
+#include "launch/settings.h"
 
 static void assert_refused(trp_program *program, const char *words)
 {
@@ -256,6 +257,57 @@ static void too_many_nodes_are_refused(void **state)
     assert_refused(fixture->program, "actor 'crowd': 5000 nodes are too many");
 }
 
+static void learners_are_as_many_as_were_set_last(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    uint32_t number, index;
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_false(group_is_gang(program_group(fixture->program, nodes.learner)));
+    assert_int_equal(program_set_word(fixture->program, "learner.count=3"), TRP_OK);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_true(group_is_gang(program_group(fixture->program, nodes.learner)));
+    assert_int_equal(fixture->program->node_count, 9);
+    assert_int_equal(program_find(fixture->program, "learner/2", &number), TRP_OK);
+    assert_int_equal(number, 3);
+    assert_int_equal(program_find(fixture->program, "actor/0", &number), TRP_OK);
+    assert_int_equal(number, 4);
+    assert_string_equal(program_node(fixture->program, 8, &index)->name, "evaluator");
+    char *text = printed(fixture->program, program_print_text);
+    assert_non_null(strstr(text, "cartpole: 9 nodes in 4 groups"));
+    assert_non_null(strstr(text, "learner          learner       3 nodes"));
+    assert_non_null(strstr(text, "learner.count=3"));
+    free(text);
+    text = printed(fixture->program, program_print_dot);
+    assert_non_null(strstr(text, "\"learner\" [shape=box, label=\"learner x 3\"];"));
+    free(text);
+}
+
+static void wrong_numbers_of_learners_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_add_learner(fixture->program, "pair",
+                    &(trp_learner_options){.agent = &fixture->agent,
+                                           .env = "CartPole-v1",
+                                           .replay = nodes.replay,
+                                           .count = 2,
+                                           .min_learners = 3});
+    assert_refused(fixture->program, "learner 'pair': .min_learners is 3, of 2 learners");
+    assert_int_equal(program_set_word(fixture->program, "pair.min_learners=2"), TRP_OK);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_int_equal(program_set_word(fixture->program, "pair.count=0"), TRP_INVALID_ARGUMENT);
+    assert_int_equal(program_set_word(fixture->program, "pair.count=257"), TRP_INVALID_ARGUMENT);
+    trp_add_actors(fixture->program, "crowd", 4080,
+                   &(trp_actor_options){.agent = &fixture->agent,
+                                        .env = "CartPole-v1",
+                                        .replay = nodes.replay,
+                                        .params = nodes.learner});
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_int_equal(program_set_word(fixture->program, "pair.count=10"), TRP_OK);
+    assert_refused(fixture->program, "actor 'crowd': 4080 nodes are too many");
+}
+
 static void an_empty_group_is_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -346,6 +398,8 @@ int main(void)
         TEST(a_learner_without_an_environment_is_refused),
         TEST(an_actor_without_an_environment_is_refused),
         TEST(too_many_nodes_are_refused),
+        TEST(learners_are_as_many_as_were_set_last),
+        TEST(wrong_numbers_of_learners_are_refused),
         TEST(an_empty_group_is_refused),
         TEST(the_first_mistake_is_the_one_reported),
         TEST(dot_is_as_it_always_was),

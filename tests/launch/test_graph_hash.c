@@ -279,6 +279,13 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, publish_every, {1}),
         OTHER(trp_learner_options, checkpoint_every_s, {1}),
         OTHER(trp_learner_options, max_steps, {1}),
+        OTHER(trp_learner_options, count, {2}),
+        OTHER(trp_learner_options, mode, {TRP_LEARNERS_SHARDED}),
+        OTHER(trp_learner_options, bucket_bytes, {1}),
+        OTHER(trp_learner_options, on_failure, {TRP_ON_FAILURE_CONTINUE}),
+        OTHER(trp_learner_options, min_learners, {2}),
+        OTHER(trp_learner_options, restarts, {1}),
+        OTHER(trp_learner_options, collective_timeout_ms, {1}),
     };
     other_agent = trp_dqn(&(trp_dqn_options){.n_step = 4});
     ASSERT_HASHED(trp_learner_options, fields, add_a_learner,

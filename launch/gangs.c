@@ -1,0 +1,339 @@
+/* Where the learners of a group meet: the launcher keeps a gang (rendezvous.h) for each group of
+ * several and carries its messages. So the rules are those of one process, and the launcher knows
+ * at once when a member's process has ended.
+ *
+ * A number of a generation is on the disk before anybody is told of it: no life of a run uses one
+ * again, whatever ended the life before.
+ *
+ * A member that the gang takes for lost is killed: it may only hang, and must not write a
+ * checkpoint later on. A thread cannot be; it is told that the others go on without it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <troupe/rendezvous.h>
+#include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/status.h"
+#include "run.h"
+
+#define GENERATIONS "generations" /* in the run directory: "GROUP NUMBER" a line, the last one */
+
+struct run_gang {
+    const struct node_group *group;
+    trp_gang *gang;
+    uint64_t number;            /* of its newest generation, or the last one of lives before */
+    struct run_node *publisher; /* NULL: none yet */
+    uint64_t *told;             /* by member: the newest generation that it was told of */
+    bool *dismissed;
+};
+
+static struct run_gang *gang_of(const struct run *run, const struct node_group *group)
+{
+    for (uint32_t i = 0; i < run->gang_count; i++)
+        if (run->gangs[i]->group == group)
+            return run->gangs[i];
+    return NULL;
+}
+
+static trp_rendezvous *end_of(const struct run_gang *gang, uint32_t index)
+{
+    return trp_gang_member(gang->gang, index);
+}
+
+static struct run_node *gang_node(struct run *run, const struct run_gang *gang, uint32_t index)
+{
+    return run_node(run, gang->group, index);
+}
+
+const struct run_node *gangs_publisher(const struct run *run, const struct node_group *group)
+{
+    const struct run_gang *gang = gang_of(run, group);
+    return gang ? gang->publisher : NULL;
+}
+
+bool gangs_counts(const struct run *run, const struct run_node *node)
+{
+    const struct run_gang *gang = gang_of(run, node->group);
+    return !gang || (gang->publisher ? gang->publisher == node : node->index == 0);
+}
+
+/* ---- numbers on disk --------------------------------------------------------------------- */
+
+/* The last number that the lives before used. */
+static trp_status recall_number(const struct run *run, const char *name, uint64_t *number)
+{
+    char *path = xasprintf("%s/" GENERATIONS, run->dir.path), group[GROUP_NAME_BYTES_MAX + 1];
+    _Static_assert(GROUP_NAME_BYTES_MAX == 40, "as many are read");
+    FILE *file = fopen(path, "re");
+    uint64_t last;
+    int fields = EOF;
+    *number = 0;
+    while (file && (fields = fscanf(file, "%40s %" SCNu64, group, &last)) == 2)
+        if (strcmp(group, name) == 0)
+            *number = last;
+    if (file)
+        fclose(file);
+    trp_status status = TRP_OK;
+    if (fields != EOF)
+        status = trp_fail(TRP_DATA_LOSS, "%s: it is no list of groups and numbers", path);
+    free(path);
+    return status;
+}
+
+static void write_numbers(const struct run *run)
+{
+    struct buffer text = {0};
+    for (uint32_t i = 0; i < run->gang_count; i++) {
+        char *line = xasprintf("%s%s %" PRIu64, i > 0 ? "\n" : "", run->gangs[i]->group->name,
+                               run->gangs[i]->number);
+        buffer_append(&text, text_bytes(line));
+        free(line);
+    }
+    if (run_dir_write(&run->dir, GENERATIONS, buffer_text(&text)) != TRP_OK)
+        trp_log(TRP_WARN, "a resume may use numbers of generations again: %s", trp_last_error());
+    buffer_cleanup(&text);
+}
+
+/* ---- telling members --------------------------------------------------------------------- */
+
+/* "learner/1, learner/0"; caller frees. */
+static char *members_text(const struct run_gang *gang, const trp_generation *generation)
+{
+    struct buffer text = {0};
+    for (uint32_t rank = 0; rank < generation->size; rank++) {
+        char *name = xasprintf("%s%s/%u", rank > 0 ? ", " : "", gang->group->name,
+                               generation->members[rank]);
+        buffer_append(&text, text_bytes(name));
+        free(name);
+    }
+    return buffer_text(&text);
+}
+
+static void begin_generation(struct run *run, struct run_gang *gang,
+                             const trp_generation *generation)
+{
+    if (gang->number >= generation->number)
+        return;
+    gang->number = generation->number;
+    gang->publisher = gang_node(run, gang, generation->members[0]);
+    write_numbers(run);
+    links_update(run);
+    char *members = members_text(gang, generation);
+    if (!generation->first)
+        output_print(run->output, STDERR_FILENO, "%s: generation %" PRIu64 " of %s: %s",
+                     run->program->name, generation->number, gang->group->name, members);
+    free(members);
+}
+
+/* False: there was no room for all of it; then it is told again from the beginning. */
+static bool tell_generation(struct run *run, const struct run_node *node,
+                            const trp_generation *generation)
+{
+    for (uint32_t rank = 0; rank < generation->size; rank++)
+        if (!link_tell(run, node, CONTROL_MEMBER, "%" PRIu64 " %u %u %s", generation->number, rank,
+                       generation->members[rank], generation->addresses[rank]))
+            return false;
+    return link_tell(run, node, CONTROL_GENERATION, "%" PRIu64 " %" PRIu64 " %u %u %d",
+                     generation->number, generation->nonce, generation->rank, generation->size,
+                     generation->first);
+}
+
+/* Asks for member `index`, without saying that it has left anything. */
+static void tell_member(struct run *run, struct run_gang *gang, uint32_t index)
+{
+    const struct run_node *node = gang_node(run, gang, index);
+    trp_rendezvous *end = end_of(gang, index);
+    trp_generation generation;
+    if (!node->running || gang->dismissed[index])
+        return;
+    trp_status status = end->impl->next(end, 0, 0, &generation);
+    if (status == TRP_UNAVAILABLE)
+        gang->dismissed[index] = link_tell(run, node, CONTROL_DISMISSED, "%s", trp_last_error());
+    if (status != TRP_OK || generation.number <= gang->told[index])
+        return;
+    begin_generation(run, gang, &generation);
+    if (tell_generation(run, node, &generation))
+        gang->told[index] = generation.number;
+}
+
+/* ---- lost members ------------------------------------------------------------------------ */
+
+static void end_lost_member(struct run *run, struct run_gang *gang, uint32_t index)
+{
+    struct run_node *node = gang_node(run, gang, index);
+    if (!node->running || node->killed || !trp_gang_lost(gang->gang, index))
+        return;
+    char *failure = xasprintf("the other learners of %s waited %g s for it", gang->group->name,
+                              (double)gang->group->options.learner.collective_timeout_ms / 1e3);
+    run_node_failed(run, node, TRP_DEADLINE_EXCEEDED, failure);
+    free(failure);
+    if (run->options->mode == LAUNCH_THREADS)
+        return;
+    node->killed = true;
+    run->target->kill(run, node);
+}
+
+void gangs_tick(struct run *run)
+{
+    if (run->phase != RUNNING)
+        return;
+    for (uint32_t i = 0; i < run->gang_count; i++) {
+        struct run_gang *gang = run->gangs[i];
+        for (uint32_t index = 0; index < gang->group->count; index++)
+            end_lost_member(run, gang, index);
+        for (uint32_t index = 0; index < gang->group->count; index++)
+            tell_member(run, gang, index);
+    }
+}
+
+/* ---- what members say -------------------------------------------------------------------- */
+
+void gangs_announced(struct run *run, const struct run_node *node, const char *address)
+{
+    struct run_gang *gang = gang_of(run, node->group);
+    if (!gang)
+        return;
+    trp_rendezvous *end = end_of(gang, node->index);
+    if (end->impl->announce(end, address) != TRP_OK)
+        gang->dismissed[node->index] =
+            link_tell(run, node, CONTROL_DISMISSED, "%s", trp_last_error());
+    gangs_tick(run);
+}
+
+void gangs_broken(struct run *run, const struct run_node *node, uint64_t number, const char *why)
+{
+    struct run_gang *gang = gang_of(run, node->group);
+    if (!gang)
+        return;
+    char *said = xasprintf("%s: %s", node->name, why);
+    trp_rendezvous *end = end_of(gang, node->index);
+    end->impl->broken(end, number, said);
+    free(said);
+    gangs_tick(run);
+}
+
+void gangs_over(struct run *run, const struct run_node *node, uint64_t number)
+{
+    struct run_gang *gang = gang_of(run, node->group);
+    trp_generation ignored;
+    if (!gang)
+        return;
+    trp_rendezvous *end = end_of(gang, node->index);
+    if (end->impl->next(end, number, 0, &ignored) != TRP_OK)
+        trp_log(TRP_DEBUG, "%s: %s", node->name, trp_last_error());
+    gangs_tick(run);
+}
+
+/* ---- the end of a member ----------------------------------------------------------------- */
+
+static bool can_restart(const struct run_node *node)
+{
+    const trp_learner_options *options = &node->group->options.learner;
+    return options->on_failure == TRP_ON_FAILURE_CONTINUE && node->restarts < options->restarts;
+}
+
+/* Starts it again; false: that is not possible. */
+static bool restart_member(struct run *run, struct run_gang *gang, struct run_node *node)
+{
+    node->restarts++;
+    node->said_hello = node->killed = false;
+    free(node->address);
+    node->address = NULL;
+    gang->told[node->index] = 0;
+    gang->dismissed[node->index] = false;
+    links_forget(run, node);
+    if (run->target->restart(run, node) == TRP_OK)
+        return true;
+    output_print(run->output, STDERR_FILENO, "%s: %s is not started again: %s", run->program->name,
+                 node->name, trp_last_error());
+    trp_gang_left(gang->gang, node->index, trp_last_error());
+    return false;
+}
+
+bool gangs_go_on(struct run *run, struct run_node *node)
+{
+    struct run_gang *gang = gang_of(run, node->group);
+    if (!gang || run->phase != RUNNING)
+        return false;
+    bool restart = can_restart(node);
+    if (restart)
+        trp_gang_expect(gang->gang, node->index);
+    else
+        trp_gang_left(gang->gang, node->index, node->failure);
+    if (trp_gang_check(gang->gang) != TRP_OK) {
+        if (node->group->options.learner.on_failure == TRP_ON_FAILURE_CONTINUE) {
+            free(node->failure);
+            node->failure = error_keep(); /* with it, and why the others cannot go on */
+        }
+        return false;
+    }
+    output_print(
+        run->output, STDERR_FILENO, "%s: %s failed: %s: the others go on%s; log: %s/logs/%s-%u.log",
+        run->program->name, node->name, node->failure, restart ? ", it is started again" : "",
+        run->dir.shown_path, node->group->name, node->index);
+    run_node_excuse(node);
+    if (restart)
+        restart_member(run, gang, node);
+    gangs_tick(run);
+    return trp_gang_check(gang->gang) == TRP_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static void gang_forget(struct run_gang *gang)
+{
+    trp_gang_destroy(gang->gang);
+    free(gang->told);
+    free(gang->dismissed);
+    free(gang);
+}
+
+static trp_status add_gang(struct run *run, const struct node_group *group)
+{
+    const trp_learner_options *options = &group->options.learner;
+    struct run_gang *gang = xcalloc(1, sizeof *gang);
+    run->gangs[run->gang_count++] = gang;
+    gang->group = group;
+    gang->told = xcalloc(group->count, sizeof *gang->told);
+    gang->dismissed = xcalloc(group->count, sizeof *gang->dismissed);
+    TRP_TRY(recall_number(run, group->name, &gang->number));
+    gang->gang = trp_gang_create(
+        &(trp_gang_options){.name = group->name,
+                            .count = group->count,
+                            .least = options->min_learners,
+                            .stop_on_failure = options->on_failure == TRP_ON_FAILURE_STOP,
+                            .silence_ms = options->collective_timeout_ms + GANG_WORD_MS,
+                            .last_number = gang->number});
+    return TRP_OK;
+}
+
+trp_status gangs_check(const struct run *run)
+{
+    for (size_t i = 0; i < run->program->group_count; i++) {
+        const struct node_group *group = run->program->groups[i];
+        if (run->options->deterministic && group_is_gang(group))
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "learner '%s': %u learners learn together, in a deterministic run a "
+                            "learner learns alone: set %s.count=1",
+                            group->name, group->count, group->name);
+    }
+    return TRP_OK;
+}
+
+trp_status gangs_create(struct run *run)
+{
+    run->gangs = xcalloc(run->program->group_count, sizeof(struct run_gang *));
+    for (size_t i = 0; i < run->program->group_count; i++)
+        if (group_is_gang(run->program->groups[i]))
+            TRP_TRY(add_gang(run, run->program->groups[i]));
+    return TRP_OK;
+}
+
+void gangs_destroy(struct run *run)
+{
+    for (uint32_t i = 0; i < run->gang_count; i++)
+        gang_forget(run->gangs[i]);
+    free(run->gangs);
+}

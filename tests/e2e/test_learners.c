@@ -1,0 +1,285 @@
+/* Two learners with one set of parameters, of which one is killed, stopped or missing: the real
+ * example, in processes. */
+#include "tests/launch/launch_tools.h"
+
+#include <inttypes.h>
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+static void learners_start(struct scene *scene, const char *const *more)
+{
+    const char *argv[16] = {DQN_LEARNERS,
+                            "--run-dir=run",
+                            "--seed=1",
+                            "--grace=20",
+                            "--set=learner.collective_timeout_ms=1500",
+                            "--set=evaluator.target_return=0"};
+    size_t count = 6;
+    while (*more)
+        argv[count++] = *more++;
+    scene_start(scene, argv);
+}
+
+#define START(...) learners_start(scene, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The learner's newest process. */
+static pid_t pid_of(const struct scene *scene, uint32_t index)
+{
+    char *name = xasprintf("run/logs/learner-%u.log", index), *log = scene_read(scene, name);
+    const char *last = NULL;
+    for (const char *at = log; (at = strstr(at, " as=processes pid="));)
+        last = at += strlen(" as=processes pid=");
+    pid_t pid = last ? (pid_t)strtol(last, NULL, 10) : 0;
+    free(log);
+    free(name);
+    return pid;
+}
+
+/* The last value of a metric that a learner reported; 0: none yet. */
+static double reported(const struct scene *scene, uint32_t index, const char *metric)
+{
+    char *text = scene_read(scene, "run/metrics.csv");
+    char *pattern = xasprintf(",learner/%u,%s,", index, metric);
+    double value = 0;
+    for (const char *at = text; (at = strstr(at, pattern));)
+        value = strtod(at += strlen(pattern), NULL);
+    free(pattern);
+    free(text);
+    return value;
+}
+
+static void await_steps(const struct scene *scene, uint32_t index, double steps)
+{
+    struct deadline deadline = patience();
+    while (reported(scene, index, "learner_steps") < steps)
+        look_again_soon(deadline, "steps of a learner");
+}
+
+static uint64_t last_generation(const struct scene *scene)
+{
+    char *text = scene_read(scene, "run/generations");
+    uint64_t number = 0;
+    sscanf(text, "learner %" SCNu64, &number);
+    free(text);
+    return number;
+}
+
+static void await_generation(const struct scene *scene, uint64_t number)
+{
+    struct deadline deadline = patience();
+    while (last_generation(scene) < number)
+        look_again_soon(deadline, "a generation");
+}
+
+/* Waits until there is another process of that learner. */
+static void await_restart(const struct scene *scene, uint32_t index, pid_t old)
+{
+    struct deadline deadline = patience();
+    while (pid_of(scene, index) == old)
+        look_again_soon(deadline, "a learner that is started again");
+}
+
+/* A learner is ended; the other one goes on, the first comes back, and both learn. */
+static void check_comes_back(struct scene *scene, uint32_t index, int signal)
+{
+    uint64_t generation = last_generation(scene);
+    double steps = reported(scene, 1 - index, "learner_steps");
+    pid_t pid = pid_of(scene, index);
+    assert_int_equal(kill(pid, signal), 0);
+    await_restart(scene, index, pid);
+    await_generation(scene, generation + 2); /* of the survivor alone, and of both */
+    await_steps(scene, 1 - index, steps + 20);
+    await_steps(scene, index, steps + 20); /* it has the state, and takes part */
+}
+
+static void check_words(const struct scene *scene, uint32_t index, const char *how)
+{
+    char *words = xasprintf("learner/%u failed: %s", index, how);
+    assert_file_contains(scene, "err", words);
+    free(words);
+}
+
+/* ---- one of two --------------------------------------------------------------------------------
+ */
+
+static void who_is_killed_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes");
+    await_steps(scene, 1, 20);
+    check_comes_back(scene, 0, SIGKILL); /* the one that publishes */
+    check_comes_back(scene, 0, SIGKILL); /* now the other one does */
+    check_comes_back(scene, 1, SIGKILL); /* which is this */
+    check_words(scene, 0,
+                "it was killed by signal 9 (Killed): the others go on, it is started again");
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "err", "learner/0:      failed 2 times, began again 2 times");
+    assert_file_contains(scene, "err", "learner/1:      failed 1 time, began again 1 time");
+}
+
+static void the_target_is_reached_all_the_same(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=evaluator.target_return=475",
+          "--set=agent.learning_rate=1e-3"); /* so that it takes some seconds */
+    await_steps(scene, 0, 1);
+    kill(pid_of(scene, 0), SIGKILL);
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "err", "generation 2 of learner: learner/1");
+    assert_file_contains(scene, "out", "the target of 475 is reached");
+    assert_file_contains(scene, "out", "learner/0:      failed 1 time, began again 1 time");
+}
+
+static void who_hangs_is_left_out_and_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes");
+    await_steps(scene, 0, 20);
+    for (uint32_t index = 0; index < 2; index++) {
+        check_comes_back(scene, index, SIGSTOP);
+        check_words(scene, index, "the other learners of learner waited 1.5 s for it");
+    }
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
+/* Before the first generation, and right after one has begun. */
+static void who_is_killed_at_once_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes");
+    for (uint32_t index = 0; index < 2; index++) {
+        struct deadline deadline = patience();
+        pid_t pid;
+        while ((pid = pid_of(scene, index)) == 0)
+            look_again_soon(deadline, "a learner");
+        kill(pid, SIGKILL);
+        await_restart(scene, index, pid);
+    }
+    await_steps(scene, 0, 20);
+    uint64_t generation = last_generation(scene);
+    pid_t pid = pid_of(scene, 0), other = pid_of(scene, 1);
+    kill(pid, SIGKILL);
+    await_generation(scene, generation + 1);
+    await_restart(scene, 0, pid);
+    assert_int_equal(pid_of(scene, 1), other);
+    await_generation(scene, generation + 2);
+    kill(pid_of(scene, 0), SIGKILL);
+    await_generation(scene, generation + 4);
+    await_steps(scene, 0, reported(scene, 1, "learner_steps") + 20);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
+/* ---- the group ends ----------------------------------------------------------------------------
+ */
+
+static void a_failure_may_end_the_program(void **state)
+{
+    struct scene *scene = *state;
+    const int signals[] = {SIGKILL, SIGSTOP};
+    const char *const how[] = {"it was killed by signal 9 (Killed)",
+                               "the other learners of learner waited 1.5 s for it"};
+    for (uint32_t i = 0; i < 4; i++) {
+        START("--launch=processes", "--set=learner.on_failure=stop");
+        await_steps(scene, 0, 20);
+        kill(pid_of(scene, i % 2), signals[i / 2]);
+        struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS / 2);
+        assert_int_equal(scene_wait(scene), 1);
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+        char *words = xasprintf("failed: learner/%u: %s", i % 2, how[i / 2]);
+        assert_last_line(scene, "err", words);
+        free(words);
+        scene_empty(scene);
+    }
+}
+
+static void too_few_learners_end_the_program(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.min_learners=2", "--set=learner.restarts=0");
+    await_steps(scene, 0, 20);
+    kill(pid_of(scene, 1), SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err",
+                     "failed: learner/1: 1 of 2 members of learner are left, it needs 2: "
+                     "learner/1: it was killed by signal 9 (Killed)");
+}
+
+static void who_may_not_come_back_stays_away(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.restarts=0", "--set=learner.max_steps=1000000");
+    await_steps(scene, 1, 20);
+    double steps = reported(scene, 0, "learner_steps");
+    kill(pid_of(scene, 0), SIGKILL);
+    await_generation(scene, 2);
+    await_steps(scene, 1, steps + 200);
+    assert_int_equal(last_generation(scene), 2);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "err", "learner/0:      failed 1 time, began again 0 times");
+}
+
+/* ---- another number of learners ----------------------------------------------------------------
+ */
+
+static void a_run_goes_on_with_another_number_of_learners(void **state)
+{
+    struct scene *scene = *state;
+    const char *const numbers[] = {"--set=learner.count=2", "--set=learner.count=3",
+                                   "--set=learner.count=1", "--set=learner.count=2"};
+    const char *const limits[] = {"--set=learner.max_steps=100", "--set=learner.max_steps=200",
+                                  "--set=learner.max_steps=300", "--set=learner.max_steps=400"};
+    uint64_t generation = 0;
+    double actor_steps = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        START(launch_modes[i % 2], numbers[i], limits[i], i > 0 ? "--resume" : "--log-level=info");
+        assert_int_equal(scene_wait(scene), 0);
+        char *words = xasprintf("%u learner steps done", 100 * (i + 1));
+        assert_file_contains(scene, "out", words);
+        free(words);
+        assert_int_equal(summed_up(scene, "out", " learner steps"), 100 * (i + 1));
+        assert_true(summed_up(scene, "out", " actor steps") >= actor_steps);
+        actor_steps = summed_up(scene, "out", " actor steps");
+        assert_true(i == 2 || last_generation(scene) > generation);
+        generation = last_generation(scene);
+    }
+}
+
+static void a_deterministic_run_refuses_a_group(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=threads", "--deterministic");
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err",
+                     "learner 'learner': 2 learners learn together, in a "
+                     "deterministic run a learner learns alone");
+    char *run = scene_path(scene, "run");
+    assert_int_equal(access(run, F_OK), -1); /* nothing has begun */
+    free(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_is_killed_comes_back, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(the_target_is_reached_all_the_same, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(who_hangs_is_left_out_and_comes_back, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(who_is_killed_at_once_comes_back, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(a_failure_may_end_the_program, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(too_few_learners_end_the_program, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(who_may_not_come_back_stays_away, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(a_run_goes_on_with_another_number_of_learners, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(a_deterministic_run_refuses_a_group, scene_setup,
+                                        scene_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -52,6 +52,7 @@ CASES = [
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 learner.batch_size=64 agent.samples_per_insert=32 "
          "agent.target_period=10 actor.max_steps=50000"),
     Case("dqn_learners", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, beside="dqn_cartpole"),
+    Case("a3c", "a3c", "CartPole-v1 to 475", 1_000_000, 60),
     Case("dqn_acrobot", "dqn_acrobot", "Acrobot-v1 to -80", 100_000, 120, "dqn_acrobot",
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 agent.dueling=false agent.batch_size=128 "
          "agent.samples_per_insert=128 agent.min_replay_size=100 actor.max_steps=10000"),

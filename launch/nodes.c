@@ -168,8 +168,9 @@ static char *ring_address(const trp_context *context)
 /* With whom this learner learns. `ring` is where the others reach it. */
 static trp_learner_group_options learner_group(const trp_context *context, const char *ring)
 {
-    static const char *const modes[] = {
-        [TRP_LEARNERS_SYNCHRONOUS] = "synchronous", [TRP_LEARNERS_SHARDED] = "sharded"};
+    static const char *const modes[] = {[TRP_LEARNERS_SYNCHRONOUS] = "synchronous",
+                                        [TRP_LEARNERS_SHARDED] = "sharded",
+                                        [TRP_LEARNERS_HOGWILD] = "hogwild"};
     const trp_learner_options *options = &context->group->options.learner;
     return (trp_learner_group_options){
         .rendezvous = context_rendezvous(context),

@@ -41,6 +41,10 @@ for shape in ppo impala r2d2 sac; do
 done
 run 'the target of -80 is reached' dqn_acrobot.c
 run 'the target of -110 is reached' qrdqn_mountaincar.c
+run 'the target of 475 is reached' a3c.c
+args=(chain)
+run 'the target of 0.99 is reached' a3c.c
+args=()
 run 'the target of 475 is reached' ppo_cartpole.c
 run 'the target of 475 is reached' impala_cartpole.c
 args=(Catch 1)

@@ -3,11 +3,12 @@
  * learner that is alone when it is: a number that nobody changed since it was loaded becomes what
  * the optimizer made of it, and only another one has the difference added.
  *
- * Loads and stores are relaxed atomics of C11 on single numbers; compilers do not put them into
+ * Loads and stores are relaxed atomics of C11 on pairs of numbers; compilers do not put them into
  * vectors, which is why the optimizer's kernels work on copies of a block. Where a gradient of 0
- * changes nothing (SGD) whole blocks of it are left alone, and numbers that did not change are not
- * stored, so that learners whose gradients have nothing in common disturb each other nowhere; what
- * others changed in such blocks a learner sees by their count of changes. */
+ * changes nothing (SGD) whole blocks of it are left alone, pairs that did not change are not
+ * stored, and of a pair of which one number did the other stays as it is, so that learners whose
+ * gradients have nothing in common disturb each other nowhere; what others changed in such blocks a
+ * learner sees by their count of changes. */
 #include "hogwild.h"
 
 #include <assert.h>
@@ -24,11 +25,12 @@
 #include "limits.h"
 #include "shared_memory.h"
 
-/* The bits of a float that several learners load and store. */
-typedef _Atomic uint32_t shared_float;
+/* The bits of two floats that several learners load and store. */
+typedef _Atomic uint64_t shared_pair;
 
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
                "processes share atomics that have no lock");
+_Static_assert(HOGWILD_BLOCK % 2 == 0, "a block is of whole pairs");
 
 /* A count on a cache line of its own. */
 struct shared_count {
@@ -44,7 +46,7 @@ struct hogwild_head {
 
 /* Where of the memory a vector lies. */
 struct hogwild_vector {
-    shared_float *values, *state[TRP_OPTIMIZER_STATES_MAX];
+    shared_pair *values, *state[TRP_OPTIMIZER_STATES_MAX];
     _Atomic uint32_t *changes; /* of each block; NULL: every phase goes through all blocks */
     uint32_t *seen;            /* of them, in the learner's copy */
 };
@@ -122,65 +124,98 @@ static uint64_t layout_of(const struct vectors *vectors)
 
 /* ---- numbers that others load and store, too ------------------------------------------------- */
 
-static inline float shared_load(const shared_float *from)
+static inline uint64_t load_pair(const shared_pair *from)
 {
-    uint32_t bits = atomic_load_explicit(from, memory_order_relaxed);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    return atomic_load_explicit(from, memory_order_relaxed);
 }
 
-static inline void shared_store(shared_float *to, float value)
+static inline void store_pair(shared_pair *to, uint64_t pair)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    atomic_store_explicit(to, bits, memory_order_relaxed);
+    atomic_store_explicit(to, pair, memory_order_relaxed);
 }
 
-static void load_shared(const shared_float *from, float *to, size_t count)
+/* `count` numbers from the pair on. */
+static void load_shared(const shared_pair *from, float *to, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        to[i] = shared_load(&from[i]);
+    uint64_t pair;
+    for (size_t i = 0; i < count / 2; i++) {
+        pair = load_pair(&from[i]);
+        memcpy(to + 2 * i, &pair, sizeof pair);
+    }
+    if (count % 2 == 0)
+        return;
+    pair = load_pair(&from[count / 2]);
+    memcpy(to + count - 1, &pair, sizeof *to);
 }
 
-static void put_shared(shared_float *to, const float *from, size_t count)
+/* The other half of the last pair is nobody's. */
+static void put_shared(shared_pair *to, const float *from, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        shared_store(&to[i], from[i]);
+    uint64_t pair = 0;
+    for (size_t i = 0; i < count / 2; i++) {
+        memcpy(&pair, from + 2 * i, sizeof pair);
+        store_pair(&to[i], pair);
+    }
+    if (count % 2 == 0)
+        return;
+    pair = 0;
+    memcpy(&pair, from + count - 1, sizeof *from);
+    store_pair(&to[count / 2], pair);
 }
 
-static inline bool same_bits(float a, float b)
+/* The pair is `now` where a step would make `after` of `before`. */
+static uint64_t add_pair(uint64_t now, uint64_t before, uint64_t after)
 {
-    return memcmp(&a, &b, sizeof a) == 0;
-}
-
-/* Adds what a step made of a block. `copy` becomes what is there then. */
-static void add_block_step(shared_float *to, const float *before, const float *after, float *copy,
-                           size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        copy[i] = before[i];
-        if (same_bits(before[i], after[i]))
+    uint32_t n[2], b[2], a[2];
+    memcpy(n, &now, sizeof n);
+    memcpy(b, &before, sizeof b);
+    memcpy(a, &after, sizeof a);
+    for (size_t i = 0; i < 2; i++) {
+        float sum, was, is;
+        if (n[i] == b[i] || a[i] == b[i]) { /* nobody else changed it, or this step does not */
+            n[i] = a[i] == b[i] ? n[i] : a[i];
             continue;
-        float now = shared_load(&to[i]);
-        copy[i] = same_bits(now, before[i]) ? after[i] : now + (after[i] - before[i]);
-        shared_store(&to[i], copy[i]);
+        }
+        memcpy(&sum, &n[i], sizeof sum);
+        memcpy(&was, &b[i], sizeof was);
+        memcpy(&is, &a[i], sizeof is);
+        sum += is - was;
+        memcpy(&n[i], &sum, sizeof sum);
+    }
+    memcpy(&now, n, sizeof now);
+    return now;
+}
+
+/* Adds what a step made of a pair; returns what is there then. Where it changed one of the numbers
+ * alone, a step of another learner to the other one must not be lost. */
+static uint64_t step_pair(shared_pair *to, uint64_t before, uint64_t after)
+{
+    uint64_t now = load_pair(to), changed = before ^ after;
+    bool both = (uint32_t)changed != 0 && changed >> 32 != 0;
+    uint64_t sum = now == before ? after : add_pair(now, before, after);
+    if (both)
+        store_pair(to, sum);
+    while (!both && !atomic_compare_exchange_weak_explicit(to, &now, sum, memory_order_relaxed,
+                                                           memory_order_relaxed))
+        sum = add_pair(now, before, after);
+    return sum;
+}
+
+/* Adds what a step made of a block, of whole pairs: `after` becomes what is there then. */
+static void add_block_step(shared_pair *to, const float *before, float *after, size_t pairs)
+{
+    for (size_t i = 0; i < pairs; i++) {
+        uint64_t was, is;
+        memcpy(&was, before + 2 * i, sizeof was);
+        memcpy(&is, after + 2 * i, sizeof is);
+        if (was == is)
+            continue;
+        is = step_pair(&to[i], was, is);
+        memcpy(after + 2 * i, &is, sizeof is);
     }
 }
 
 /* ---- a phase --------------------------------------------------------------------------------- */
-
-/* A block of the learner's copy becomes what is there. The count comes first: what is changed
- * meanwhile is loaded again next time. */
-static void refresh_block(struct hogwild_vector *shared, float *copy, size_t block, size_t count)
-{
-    size_t at = block * HOGWILD_BLOCK;
-    uint32_t changes = atomic_load_explicit(&shared->changes[block], memory_order_acquire);
-    if (changes == shared->seen[block])
-        return;
-    load_shared(shared->values + at, copy + at, count);
-    shared->seen[block] = changes;
-}
 
 /* The optimizer's step on a block, as it is now. */
 static void step_block(struct hogwild *hogwild, size_t index, size_t at, size_t count, float scale)
@@ -188,32 +223,37 @@ static void step_block(struct hogwild *hogwild, size_t index, size_t at, size_t 
     struct hogwild_vector *shared = &hogwild->each[index];
     struct vector *vector = &hogwild->base.vectors->each[index];
     const trp_optimizer *optimizer = &vector->spec->optimizer;
-    size_t states = trp_optimizer_states(optimizer);
-    load_shared(shared->values + at, hogwild->before, count);
-    memcpy(hogwild->after, hogwild->before, count * sizeof(float));
+    size_t states = trp_optimizer_states(optimizer), pairs = (count + 1) / 2;
+    load_shared(shared->values + at / 2, hogwild->before, 2 * pairs);
+    memcpy(hogwild->after, hogwild->before, 2 * pairs * sizeof(float));
     for (size_t k = 0; k < states; k++)
-        load_shared(shared->state[k] + at, hogwild->state[k], count);
+        load_shared(shared->state[k] + at / 2, hogwild->state[k], count);
     trp_optimizer_step(optimizer, vector_phases(vector)->steps + 1, scale, hogwild->after,
                        vector->grads + at, hogwild->state, 0, count);
     for (size_t k = 0; k < states; k++)
-        put_shared(shared->state[k] + at, hogwild->state[k], count);
-    add_block_step(shared->values + at, hogwild->before, hogwild->after,
-                   (float *)vector->values.here + at, count);
+        put_shared(shared->state[k] + at / 2, hogwild->state[k], count);
+    add_block_step(shared->values + at / 2, hogwild->before, hogwild->after, pairs);
+    memcpy((float *)vector->values.here + at, hogwild->after, count * sizeof(float));
 }
 
-/* The same where a gradient of 0 changes nothing. */
+/* The same where a gradient of 0 changes nothing. The learner's copy has what was changed before
+ * the count was read; what is changed meanwhile is loaded next time. */
 static void step_sparse_block(struct hogwild *hogwild, size_t index, size_t block, size_t count,
                               float scale)
 {
     struct hogwild_vector *shared = &hogwild->each[index];
     struct vector *vector = &hogwild->base.vectors->each[index];
     size_t at = block * HOGWILD_BLOCK;
-    refresh_block(shared, vector->values.here, block, count);
-    if (trp_norm2(vector->grads, at, at + count) == 0)
+    uint32_t changes = atomic_load_explicit(&shared->changes[block], memory_order_acquire);
+    bool zero = trp_norm2(vector->grads, at, at + count) == 0;
+    if (zero && changes != shared->seen[block])
+        load_shared(shared->values + at / 2, (float *)vector->values.here + at, count);
+    shared->seen[block] = changes;
+    if (zero)
         return;
     step_block(hogwild, index, at, count, scale);
-    uint32_t others = atomic_fetch_add_explicit(&shared->changes[block], 1, memory_order_release);
-    shared->seen[block] += others == shared->seen[block];
+    shared->seen[block] +=
+        atomic_fetch_add_explicit(&shared->changes[block], 1, memory_order_release) == changes;
     memset(vector->grads + at, 0, count * sizeof(float));
 }
 
@@ -320,16 +360,52 @@ trp_status hogwild_join(struct mode *mode, const char *address, const char *owne
     return hogwild_gather(mode);
 }
 
-/* The first of a generation has what all are to have. Another one that cannot have it, because
- * that one is gone already, waits for the next generation. */
+static char *name_of_rank(const struct hogwild *hogwild, const trp_generation *generation,
+                          uint32_t rank)
+{
+    return xasprintf("%s/%" PRIu32, hogwild->group.name, generation->members[rank]);
+}
+
+/* The rank whose memory has most steps in it, the first of them: all find the same one, and nothing
+ * that was learned is given up for what a new member has. Who is gone already has none. */
+static trp_status find_furthest(const struct hogwild *hogwild, const trp_generation *generation,
+                                uint32_t *furthest)
+{
+    uint64_t most = 0, steps;
+    *furthest = generation->size;
+    for (uint32_t rank = 0; rank < generation->size; rank++) {
+        char *owner = name_of_rank(hogwild, generation, rank);
+        trp_status status = shared_memory_read(hogwild->memory, generation->addresses[rank], owner,
+                                               offsetof(struct hogwild_head, steps.value), &steps);
+        free(owner);
+        if (status == TRP_UNAVAILABLE)
+            continue;
+        TRP_TRY(status);
+        if (*furthest == generation->size || steps > most) {
+            *furthest = rank;
+            most = steps;
+        }
+    }
+    return *furthest < generation->size ? TRP_OK : TRP_UNAVAILABLE;
+}
+
+static trp_status share(struct hogwild *hogwild, const trp_generation *generation)
+{
+    uint32_t rank;
+    TRP_TRY(find_furthest(hogwild, generation, &rank));
+    if (rank == generation->rank)
+        return TRP_OK;
+    char *owner = name_of_rank(hogwild, generation, rank);
+    trp_status status = hogwild_join(&hogwild->base, generation->addresses[rank], owner);
+    free(owner);
+    return status;
+}
+
+/* Who cannot share, because the one that has it all is gone already, waits for the next one. */
 static trp_status enter_generation(struct hogwild *hogwild, const trp_generation *generation)
 {
     const struct learners_options *group = &hogwild->group;
-    char *owner = xasprintf("%s/%" PRIu32, group->name, generation->members[0]);
-    trp_status status = TRP_OK;
-    if (generation->rank > 0)
-        status = hogwild_join(&hogwild->base, generation->addresses[0], owner);
-    free(owner);
+    trp_status status = share(hogwild, generation);
     hogwild->generation = generation->number;
     hogwild->base.leads = generation->rank == 0;
     if (status == TRP_OK) {

@@ -225,6 +225,19 @@ static trp_status adopt_file(struct shared_memory *shared, int fd, const char *o
     return TRP_OK;
 }
 
+trp_status shared_memory_read(const struct shared_memory *shared, const char *address,
+                              const char *owner, size_t at, uint64_t *word)
+{
+    struct stat file;
+    int fd = -1;
+    TRP_TRY(open_place(address, owner, &fd));
+    trp_status status = check_file(fd, shared->mapping, owner, &file);
+    if (status == TRP_OK && pread(fd, word, sizeof *word, (off_t)at) != sizeof *word)
+        status = trp_fail(TRP_UNAVAILABLE, "the memory of %s cannot be read", owner);
+    fd_close(fd);
+    return status;
+}
+
 trp_status shared_memory_adopt(struct shared_memory *shared, const char *address, const char *owner)
 {
     int fd = -1;

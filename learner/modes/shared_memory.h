@@ -31,4 +31,9 @@ const char *shared_memory_address(const struct shared_memory *shared);
 TRP_MUST_USE trp_status shared_memory_adopt(struct shared_memory *shared, const char *address,
                                             const char *owner);
 
+/* A word of the memory that would be adopted, `at` bytes into it. Fails as shared_memory_adopt().
+ */
+TRP_MUST_USE trp_status shared_memory_read(const struct shared_memory *shared, const char *address,
+                                           const char *owner, size_t at, uint64_t *word);
+
 #endif

@@ -14,12 +14,12 @@
 #include <troupe/troupe.h>
 #include "core/thread.h"
 
-enum { PLACES = 6, TIME = 20, LEARNERS = 3, STEPS = 6000 };
+enum { PLACES = 6, LEARNERS = 3, STEPS = 6000 };
 
 /* ---- a chain --------------------------------------------------------------------------------- */
 
-/* Every step to the right is one nearer to 1, with which it ends; the other action leads back to
- * the beginning, and pays 0.02 for it, of which there are at most 20. */
+/* Every step on is one nearer to a reward of 1, with which the episode ends. Who stops has 0.1 at
+ * once, and that is all. */
 struct chain {
     int32_t place;
 };
@@ -35,11 +35,11 @@ static trp_status chain_step(void *state, trp_rng *rng, const void *action,
                              trp_env_outcome *outcome)
 {
     struct chain *chain = state;
+    bool stops = *(const int32_t *)action == 0;
     (void)rng;
-    bool right = *(const int32_t *)action == 1;
-    chain->place = right ? chain->place + 1 : 0;
-    outcome->terminated = chain->place == PLACES - 1;
-    outcome->reward = outcome->terminated ? 1 : right ? 0 : 0.02;
+    chain->place += !stops;
+    outcome->terminated = stops || chain->place == PLACES - 1;
+    outcome->reward = stops ? 0.1 : outcome->terminated ? 1 : 0;
     return TRP_OK;
 }
 
@@ -53,8 +53,7 @@ static void chain_observe(const void *state, void *const *observations)
 static const trp_env_impl chain_impl = {
     .spec = {.name = "Chain",
              .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {PLACES}}},
-             .action_count = 2,
-             .max_episode_steps = TIME},
+             .action_count = 2},
     .state_bytes = sizeof(struct chain),
     .reset = chain_reset,
     .step = chain_step,

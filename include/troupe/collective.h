@@ -59,6 +59,10 @@ typedef struct {
     uint32_t timeout_ms;  /* for connecting, and for each operation; 0: 30 s */
     bool deterministic;   /* sums are made in an order that follows from count and size alone */
     trp_stop *stop;       /* ends connecting with CANCELLED; may be NULL */
+    /* Asked now and then while ranks connect: whether the generation is over before it began, as
+     * some rank may be in a later one already, which ends it with UNAVAILABLE. May be NULL. */
+    bool (*is_over)(void *context);
+    void *context;
 } trp_collective_options;
 
 /* ---- groups -------------------------------------------------------------------------------- */

@@ -9,6 +9,8 @@ enum {
     COLLECTIVE_RANKS_MAX = 1024,
     COLLECTIVE_GROUP_BYTES_MAX = 63,
     COLLECTIVE_TIMEOUT_MS = 30000,
+    /* mesh.c: how often it is asked whether a generation whose ranks connect is over. */
+    COLLECTIVE_LOOK_MS = 50,
     /* mesh.c: connections that have not said who they are, besides two of each rank, and how long
      * they may take to; the oldest makes room. */
     COLLECTIVE_STRANGERS_MAX = 64,

@@ -66,11 +66,16 @@ void mesh_cleanup(struct mesh *mesh)
 static trp_status mesh_sleep(const struct mesh *mesh, struct pollfd *fds, unsigned count,
                              int64_t ms)
 {
+    if (mesh->options->is_over && (ms < 0 || ms > COLLECTIVE_LOOK_MS))
+        ms = COLLECTIVE_LOOK_MS;
     fds[count] = (struct pollfd){.fd = mesh->stop_event, .events = POLLIN};
     poll(fds, count + 1, turns_active() ? 0 : (int)ms);
     turns_pass();
     if (mesh->options->stop && trp_stop_requested(mesh->options->stop))
         return trp_fail(TRP_CANCELLED, "stopped while ranks connected");
+    if (mesh->options->is_over && mesh->options->is_over(mesh->options->context))
+        return trp_fail(TRP_UNAVAILABLE, "generation %" PRIu64 " is over, a later one is there",
+                        mesh->options->generation);
     return TRP_OK;
 }
 

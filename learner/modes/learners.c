@@ -49,6 +49,11 @@ static trp_status next_generation(struct learners *group, trp_generation *genera
     return status;
 }
 
+static bool generation_is_over(void *group)
+{
+    return learners_is_left(group);
+}
+
 static trp_status join(struct learners *group, const trp_generation *generation,
                        uint64_t fingerprint)
 {
@@ -68,6 +73,8 @@ static trp_status join(struct learners *group, const trp_generation *generation,
                                                          .fingerprint = fingerprint,
                                                          .timeout_ms = group->options.timeout_ms,
                                                          .deterministic = turns_active(),
+                                                         .is_over = generation_is_over,
+                                                         .context = group,
                                                          .stop = group->options.stop});
     if (status == TRP_OK)
         trp_log(TRP_INFO, "learner is in group=%s generation=%" PRIu64 " rank=%u of=%u",

@@ -101,7 +101,7 @@ struct member {
     uint64_t counted;
     bool has_broken;
     double largest[STEPS_MAX];                   /* that it was told of in each step */
-    trp_collective_counters sent[STEPS_MAX + 2]; /* before each step */
+    trp_collective_counters sent[STEPS_MAX + 2]; /* until the end of each step */
 };
 
 static inline bool is_here(const struct member *member, uint64_t step, enum moment place)
@@ -249,8 +249,6 @@ static inline trp_status summing_step(trp_updater *base, const trp_update *updat
     const struct plan *plan = member->plan;
     const struct learners *group = update->run->mode->group;
     updater->run = update->run;
-    if (group && update->step < STEPS_MAX)
-        member->sent[update->step] = trp_collective_read(group->collective);
     if (plan->stops.step == update->step && plan->stops.member == member->index)
         trp_stop_request(member->stop);
     if (update->step < STEPS_MAX)
@@ -281,6 +279,8 @@ static inline trp_status summing_step(trp_updater *base, const trp_update *updat
             trp_polyak_update(update->queue, update->vectors[2], update->vectors[0], 0.5F,
                               base->vectors[2].count);
     }
+    if (group && update->step < STEPS_MAX) /* nothing is on its way */
+        member->sent[update->step] = trp_collective_read(group->collective);
     updater->counted += !update->partial;
     TRP_TRY(dies_here(updater, update, AT_THE_END));
     return TRP_OK;

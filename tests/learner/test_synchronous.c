@@ -212,6 +212,71 @@ static void a_new_member_gets_the_state(void **state)
     run_free(alone);
 }
 
+/* Of a member whose first generation is over once it knows of it. */
+struct short_lived {
+    trp_rendezvous base;
+    trp_gang *gang;
+    trp_rendezvous *own;
+};
+
+static struct short_lived *short_lived_of(const trp_rendezvous *base)
+{
+    return (struct short_lived *)(uintptr_t)base;
+}
+
+static trp_status short_announce(trp_rendezvous *base, const char *address)
+{
+    trp_rendezvous *own = short_lived_of(base)->own;
+    return own->impl->announce(own, address);
+}
+
+static trp_status short_next(trp_rendezvous *base, uint64_t after, int64_t timeout_ms,
+                             trp_generation *generation)
+{
+    trp_rendezvous *own = short_lived_of(base)->own;
+    trp_status status = own->impl->next(own, after, timeout_ms, generation);
+    if (status == TRP_OK && generation->number == 1)
+        trp_gang_left(short_lived_of(base)->gang, 1, "it was killed");
+    return status;
+}
+
+static uint64_t short_newest(const trp_rendezvous *base)
+{
+    const trp_rendezvous *own = short_lived_of(base)->own;
+    return own->impl->newest(own);
+}
+
+static void short_broken(trp_rendezvous *base, uint64_t number, const char *why)
+{
+    trp_rendezvous *own = short_lived_of(base)->own;
+    own->impl->broken(own, number, why);
+}
+
+/* The other one announced itself and is gone before it connected: nobody waits until it is late. */
+static void a_generation_may_be_over_before_it_began(void **state)
+{
+    (void)state;
+    static const trp_rendezvous_impl impl = {.announce = short_announce,
+                                             .next = short_next,
+                                             .newest = short_newest,
+                                             .broken = short_broken};
+    trp_gang *gang = trp_gang_create(&(trp_gang_options){.name = "learner", .count = 2});
+    trp_rendezvous *other = trp_gang_member(gang, 1);
+    struct short_lived rendezvous = {{&impl}, gang, trp_gang_member(gang, 0)};
+    struct learners learners;
+    const struct learners_options options = {
+        .name = "learner", .rendezvous = &rendezvous.base, .timeout_ms = 30000};
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
+    assert_int_equal(other->impl->announce(other, "127.0.0.1:1"), TRP_OK);
+    assert_int_equal(learners_create(&learners, &options), TRP_OK);
+    assert_int_equal(learners_meet(&learners, 1), TRP_OK);
+    assert_int_equal(learners.generation, 2);
+    assert_int_equal(learners.size, 1);
+    assert_true(clock_now_ns(&clock_monotonic) - since_ns < INT64_C(10000000000));
+    learners_destroy(&learners);
+    trp_gang_destroy(gang);
+}
+
 /* Nobody is lost: the same members try the step again, those who had finished it with the state
  * that it came to. */
 static void a_generation_that_breaks_leaves_no_trace(void **state)
@@ -302,6 +367,7 @@ int main(void)
         cmocka_unit_test(all_stop_after_the_same_step),
         cmocka_unit_test(a_member_that_is_lost_leaves_no_trace),
         cmocka_unit_test(a_new_member_gets_the_state),
+        cmocka_unit_test(a_generation_may_be_over_before_it_began),
         cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
         cmocka_unit_test(phases_may_vary),
         cmocka_unit_test(the_largest_is_that_of_all),

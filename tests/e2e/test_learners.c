@@ -1,8 +1,6 @@
 /* Two learners with one set of parameters, of which one is killed, stopped or missing: the real
  * example, in processes. */
-#include "tests/launch/launch_tools.h"
-
-#include <inttypes.h>
+#include "learners.h"
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
@@ -21,63 +19,6 @@ static void learners_start(struct scene *scene, const char *const *more)
 }
 
 #define START(...) learners_start(scene, (const char *const[]){__VA_ARGS__, NULL})
-
-/* The learner's newest process. */
-static pid_t pid_of(const struct scene *scene, uint32_t index)
-{
-    char *name = xasprintf("run/logs/learner-%u.log", index), *log = scene_read(scene, name);
-    const char *last = NULL;
-    for (const char *at = log; (at = strstr(at, " as=processes pid="));)
-        last = at += strlen(" as=processes pid=");
-    pid_t pid = last ? (pid_t)strtol(last, NULL, 10) : 0;
-    free(log);
-    free(name);
-    return pid;
-}
-
-/* The last value of a metric that a learner reported; 0: none yet. */
-static double reported(const struct scene *scene, uint32_t index, const char *metric)
-{
-    char *text = scene_read(scene, "run/metrics.csv");
-    char *pattern = xasprintf(",learner/%u,%s,", index, metric);
-    double value = 0;
-    for (const char *at = text; (at = strstr(at, pattern));)
-        value = strtod(at += strlen(pattern), NULL);
-    free(pattern);
-    free(text);
-    return value;
-}
-
-static void await_steps(const struct scene *scene, uint32_t index, double steps)
-{
-    struct deadline deadline = patience();
-    while (reported(scene, index, "learner_steps") < steps)
-        look_again_soon(deadline, "steps of a learner");
-}
-
-static uint64_t last_generation(const struct scene *scene)
-{
-    char *text = scene_read(scene, "run/generations");
-    uint64_t number = 0;
-    sscanf(text, "learner %" SCNu64, &number);
-    free(text);
-    return number;
-}
-
-static void await_generation(const struct scene *scene, uint64_t number)
-{
-    struct deadline deadline = patience();
-    while (last_generation(scene) < number)
-        look_again_soon(deadline, "a generation");
-}
-
-/* Waits until there is another process of that learner. */
-static void await_restart(const struct scene *scene, uint32_t index, pid_t old)
-{
-    struct deadline deadline = patience();
-    while (pid_of(scene, index) == old)
-        look_again_soon(deadline, "a learner that is started again");
-}
 
 /* A learner is ended; the other one goes on, the first comes back, and both learn. */
 static void check_comes_back(struct scene *scene, uint32_t index, int signal)

@@ -59,6 +59,7 @@ struct plan {
     uint64_t checkpoint_every;
     bool resume;
     trp_device *device[MEMBERS_MAX];
+    trp_stop *joined; /* members wait in the middle until a new one is there; NULL: for nobody */
 };
 
 /* ---- a source of numbered rows --------------------------------------------------------------- */
@@ -129,6 +130,8 @@ static inline trp_status numbered_next(trp_source *base, trp_batch *batch, int64
         return trp_fail(TRP_OUT_OF_RANGE, "no more rows");
     if (is_here(member, number, AT_BATCH))
         return trp_fail(TRP_DATA_LOSS, "the batch is damaged");
+    if (plan->joined && member->life == 0 && number == plan->steps / 2)
+        assert_true(trp_stop_wait(plan->joined, 20000));
     uint32_t count = plan->rows_of ? plan->rows_of(member->index, number) : rows;
     for (uint32_t row = 0; row < count; row++)
         source->rows[row] = (float)(((number - 1) * plan->members + member->index) * rows + row);
@@ -185,12 +188,25 @@ static inline void add_numbers(void *arguments)
         job->to[i] += job->from[i];
 }
 
+/* Of [lo, hi), where nothing is late. */
+static inline void add_piece(const struct summing *updater, const trp_update *update, size_t lo,
+                             size_t hi)
+{
+    struct summing_job job = {updater->host + lo, update->grads[0] + lo, hi - lo};
+    add_numbers(&job);
+}
+
+static inline bool is_on_host(const struct summing *updater)
+{
+    return !updater->base.device || trp_device_is_host(updater->base.device);
+}
+
 static inline void add_gradient(struct summing *updater, const trp_update *update, size_t vector)
 {
     static const trp_kernel kernel = {"test.add", add_numbers};
     size_t count = updater->base.vectors[vector].count, bytes = count * sizeof(float);
     add_rows(updater, update, vector);
-    if (!updater->base.device || trp_device_is_host(updater->base.device)) {
+    if (is_on_host(updater)) {
         struct summing_job job = {updater->host, update->grads[vector], count};
         add_numbers(&job);
         return;
@@ -207,8 +223,9 @@ static inline void add_gradient(struct summing *updater, const trp_update *updat
     trp_device_free(updater->base.device, room);
 }
 
-/* Pieces from the end to the front, or in any order. */
-static inline void report_ready(const struct summing *updater, const trp_update *update)
+/* Pieces from the end to the front, or in any order, each told of when it is there; some are not
+ * told of at all. */
+static inline void add_and_report(struct summing *updater, const trp_update *update)
 {
     enum { PIECES = 9 };
     size_t count = updater->base.vectors[0].count, order[PIECES];
@@ -222,8 +239,18 @@ static inline void report_ready(const struct summing *updater, const trp_update 
         order[other] = kept;
     }
     size_t pieces = updater->member->plan->shuffled ? trp_rng_below(&rng, PIECES + 1) : PIECES;
-    for (size_t i = 0; i < pieces; i++)
-        trp_update_ready(update, 0, count * order[i] / PIECES, count * (order[i] + 1) / PIECES);
+    bool late = !is_on_host(updater);
+    if (late)
+        add_gradient(updater, update, 0);
+    else
+        add_rows(updater, update, 0);
+    for (size_t i = 0; i < PIECES; i++) {
+        size_t lo = count * order[i] / PIECES, hi = count * (order[i] + 1) / PIECES;
+        if (!late)
+            add_piece(updater, update, lo, hi);
+        if (i < pieces)
+            trp_update_ready(update, 0, lo, hi);
+    }
 }
 
 /* Here the member dies, or the generation does, of which the updater hears nothing yet. */
@@ -262,9 +289,8 @@ static inline trp_status summing_step(trp_updater *base, const trp_update *updat
         add_gradient(updater, update, 0);
         TRP_TRY(trp_update_apply(update, 0));
     }
-    add_gradient(updater, update, 0);
     TRP_TRY(dies_here(updater, update, BEFORE_READY));
-    report_ready(updater, update);
+    add_and_report(updater, update);
     TRP_TRY(dies_here(updater, update, AFTER_READY));
     if (plan->watched.step == update->step && plan->watched.member == member->index) {
         updater->watched = INFINITY;
@@ -387,6 +413,8 @@ static inline void member_run(void *argument)
                   .bucket_bytes = plan->bucket_bytes,
                   .timeout_ms = 20000}};
     member->status = trp_learner_create(&member->learner, &options);
+    if (plan->joined && member->life > 0)
+        trp_stop_request(plan->joined);
     if (member->status == TRP_OK)
         member->status = trp_learner_run(member->learner);
     if (member->status != TRP_OK)
@@ -475,6 +503,7 @@ static inline struct run *run_alone(const struct plan *plan)
     alone.mode = NULL;
     alone.checkpoints = NULL;
     alone.dies.step = alone.breaks.step = 0;
+    alone.joined = NULL;
     struct run *run = xcalloc(1, sizeof *run);
     run->plan = alone;
     run->plan.members = 1; /* rows are numbered one behind the other */

@@ -112,7 +112,8 @@ static void checkpoints_are_of_any_number_of_learners(void **state)
                 {2, 0, "sharded", NULL},
                 {0, 3, NULL, "sharded"},
                 {3, 2, "synchronous", "sharded"}};
-    struct plan plan = {.steps = 8, .optimizer = rules[0], .second = true, .constant = true};
+    struct plan plan = {
+        .steps = 8, .optimizer = rules[0], .second = true, .constant = true, .bucket_bytes = 512};
     plan.members = 1;
     struct run *alone = run_alone(&plan);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -186,6 +187,7 @@ static void a_new_member_gets_a_part_of_the_state(void **state)
                         .checkpoints = *state,
                         .checkpoint_every = 3,
                         .dies = {.member = 1, .step = 5, .place = BETWEEN}};
+    plan.joined = trp_stop_create();
     struct run *run = run_start(&plan), *alone = run_alone(&plan);
     member_join(run, 1);
     member_free(&run->members[1]);
@@ -196,6 +198,7 @@ static void a_new_member_gets_a_part_of_the_state(void **state)
     check_all(run, &alone->members[0]);
     run_free(run);
     run_free(alone);
+    trp_stop_destroy(plan.joined);
 }
 
 int main(void)

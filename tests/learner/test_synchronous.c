@@ -200,6 +200,7 @@ static void a_new_member_gets_the_state(void **state)
     (void)state;
     struct plan plan = losing(BETWEEN, 1, 3);
     plan.steps = 60;
+    plan.joined = trp_stop_create();
     struct run *run = run_start(&plan), *alone = run_alone(&plan);
     member_join(run, 1);
     member_free(&run->members[1]);
@@ -210,6 +211,7 @@ static void a_new_member_gets_the_state(void **state)
     check_all(run, &alone->members[0]);
     run_free(run);
     run_free(alone);
+    trp_stop_destroy(plan.joined);
 }
 
 /* Of a member whose first generation is over once it knows of it. */

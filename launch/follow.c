@@ -125,7 +125,7 @@ static trp_status wait_for_publisher_locked(const trp_context *context,
                                             const struct node_group *group)
 {
     struct host *host = context->host;
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, DIAL_TIMEOUT_MS);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PUBLISHER_TIMEOUT_MS);
     bool in_time = true;
     while (!can_be_reached(publisher_locked(host, group)) && in_time &&
            !trp_stop_requested(context->stop))
@@ -136,7 +136,7 @@ static trp_status wait_for_publisher_locked(const trp_context *context,
         return trp_fail(TRP_CANCELLED, "stopped while waiting for a learner of %s to publish",
                         group->name);
     return trp_fail(TRP_UNAVAILABLE, "no learner of %s published within %d s", group->name,
-                    DIAL_TIMEOUT_MS / 1000);
+                    PUBLISHER_TIMEOUT_MS / 1000);
 }
 
 static void relay_forget(struct context_relay *relay)

@@ -53,9 +53,10 @@ const struct run_node *gangs_publisher(const struct run *run, const struct node_
     return gang ? gang->publisher : NULL;
 }
 
-bool gangs_counts(const struct run *run, const struct run_node *node)
+bool gangs_counts(const struct run *run, const struct run_node *node, const char *metric)
 {
-    const struct run_gang *gang = gang_of(run, node->group);
+    bool shared = strcmp(metric, "learner_steps") == 0 || strcmp(metric, "version") == 0;
+    const struct run_gang *gang = shared ? gang_of(run, node->group) : NULL;
     return !gang || (gang->publisher ? gang->publisher == node : node->index == 0);
 }
 
@@ -94,6 +95,29 @@ static void write_numbers(const struct run *run)
     if (run_dir_write(&run->dir, GENERATIONS, buffer_text(&text)) != TRP_OK)
         trp_log(TRP_WARN, "a resume may use numbers of generations again: %s", trp_last_error());
     buffer_cleanup(&text);
+}
+
+/* ---- lost members ------------------------------------------------------------------------ */
+
+static void end_lost_member(struct run *run, struct run_gang *gang, uint32_t index)
+{
+    struct run_node *node = gang_node(run, gang, index);
+    if (!node->running || node->killed || !trp_gang_lost(gang->gang, index))
+        return;
+    char *failure = xasprintf("the other learners of %s waited %g s for it", gang->group->name,
+                              (double)gang->group->options.learner.collective_timeout_ms / 1e3);
+    run_node_failed(run, node, TRP_DEADLINE_EXCEEDED, failure);
+    free(failure);
+    if (run->options->mode == LAUNCH_THREADS)
+        return;
+    node->killed = true;
+    run->target->kill(run, node);
+}
+
+static void end_lost_members(struct run *run, struct run_gang *gang)
+{
+    for (uint32_t index = 0; index < gang->group->count; index++)
+        end_lost_member(run, gang, index);
 }
 
 /* ---- telling members --------------------------------------------------------------------- */
@@ -149,30 +173,17 @@ static void tell_member(struct run *run, struct run_gang *gang, uint32_t index)
     if (!node->running || gang->dismissed[index])
         return;
     trp_status status = end->impl->next(end, 0, 0, &generation);
-    if (status == TRP_UNAVAILABLE)
-        gang->dismissed[index] = link_tell(run, node, CONTROL_DISMISSED, "%s", trp_last_error());
+    if (status == TRP_UNAVAILABLE) {
+        char *why = error_keep();
+        end_lost_members(run, gang); /* who is to blame comes first */
+        gang->dismissed[index] = link_tell(run, node, CONTROL_DISMISSED, "%s", why);
+        free(why);
+    }
     if (status != TRP_OK || generation.number <= gang->told[index])
         return;
     begin_generation(run, gang, &generation);
     if (tell_generation(run, node, &generation))
         gang->told[index] = generation.number;
-}
-
-/* ---- lost members ------------------------------------------------------------------------ */
-
-static void end_lost_member(struct run *run, struct run_gang *gang, uint32_t index)
-{
-    struct run_node *node = gang_node(run, gang, index);
-    if (!node->running || node->killed || !trp_gang_lost(gang->gang, index))
-        return;
-    char *failure = xasprintf("the other learners of %s waited %g s for it", gang->group->name,
-                              (double)gang->group->options.learner.collective_timeout_ms / 1e3);
-    run_node_failed(run, node, TRP_DEADLINE_EXCEEDED, failure);
-    free(failure);
-    if (run->options->mode == LAUNCH_THREADS)
-        return;
-    node->killed = true;
-    run->target->kill(run, node);
 }
 
 void gangs_tick(struct run *run)
@@ -181,8 +192,7 @@ void gangs_tick(struct run *run)
         return;
     for (uint32_t i = 0; i < run->gang_count; i++) {
         struct run_gang *gang = run->gangs[i];
-        for (uint32_t index = 0; index < gang->group->count; index++)
-            end_lost_member(run, gang, index);
+        end_lost_members(run, gang);
         for (uint32_t index = 0; index < gang->group->count; index++)
             tell_member(run, gang, index);
     }

@@ -19,8 +19,10 @@ enum {
     /* host.c: how long a child waits to tell the launcher; the launcher reads all the time. */
     CONTROL_SEND_MS = 5000,
     HOST_REPORT_MS = 200, /* between two reports of a node's metrics */
-    /* context.c, follow.c: a peer that is waited for. */
+    /* context.c: a peer that is waited for. */
     DIAL_TIMEOUT_MS = 60000,
+    /* follow.c: a group of learners waits a minute itself for one that does not come. */
+    PUBLISHER_TIMEOUT_MS = 2 * DIAL_TIMEOUT_MS,
     /* host.c: a child outlives its launcher by less than the 2 s that are promised. */
     HOST_ORPHAN_MS = 1500,
     /* metrics.c: 32 x 80 bytes a node; looked up by comparing words. */

@@ -96,7 +96,7 @@ static struct total total_of(const struct run *run, const char *name)
     struct total total = {0, 0};
     for (uint32_t i = 0; i < run->program->node_count; i++) {
         double value;
-        if (gangs_counts(run, &run->nodes[i]) &&
+        if (gangs_counts(run, &run->nodes[i], name) &&
             metrics_last(&run->nodes[i].metrics, name, &value)) {
             total.sum += value;
             total.count++;
@@ -139,7 +139,7 @@ static void append_rate(const struct run *run, char *line, size_t size, struct r
         double value;
         if (!metrics_last(&run->nodes[i].metrics, rate->metric, &value))
             continue;
-        if (rate->known[i] && gangs_counts(run, &run->nodes[i])) {
+        if (rate->known[i] && gangs_counts(run, &run->nodes[i], rate->metric)) {
             steps += value - rate->last[i];
             counted++;
         }

@@ -214,9 +214,9 @@ void gangs_tick(struct run *run);
  * again, and the run has not failed. */
 bool gangs_go_on(struct run *run, struct run_node *node);
 
-/* Whether what a node reports counts in totals: of a group that learns together one does, as each
- * of them tells of the same steps. */
-bool gangs_counts(const struct run *run, const struct run_node *node);
+/* Whether what a node reports counts in totals: of a group that learns together each tells of the
+ * same steps and versions. */
+bool gangs_counts(const struct run *run, const struct run_node *node, const char *metric);
 
 /* The node that publishes for a group; NULL: the group is no gang, or has none yet. */
 const struct run_node *gangs_publisher(const struct run *run, const struct node_group *group);

@@ -16,7 +16,7 @@ static double last_total(const struct run *run, const char *metric)
     double sum = 0;
     for (uint32_t i = 0; i < run->program->node_count; i++) {
         double value;
-        if (gangs_counts(run, &run->nodes[i]) &&
+        if (gangs_counts(run, &run->nodes[i], metric) &&
             metrics_last(&run->nodes[i].metrics, metric, &value))
             sum += value;
     }

@@ -46,6 +46,7 @@ args=(chain)
 run 'the target of 0.99 is reached' a3c.c
 args=()
 run 'the target of 475 is reached' ppo_cartpole.c
+run 'the target of 475 is reached' dqn_learners.c
 run 'the target of 475 is reached' impala_cartpole.c
 args=(Catch 1)
 run 'the target of 0.95 is reached' impala_cartpole.c

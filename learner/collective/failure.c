@@ -76,9 +76,20 @@ static void decide_dispute(struct trp_collective *c, uint32_t from, const struct
     fail_differing(c, from, &notice->call, notice->rank, &notice->other);
 }
 
+/* This rank's call of that number, if it is known; NULL: it is not. */
+static const struct group_call *call_of(const struct trp_collective *c, uint64_t sequence)
+{
+    bool known =
+        sequence > 0 && sequence <= c->started && sequence + COLLECTIVE_CALLS_KEPT > c->started;
+    return known ? &c->calls[sequence % COLLECTIVE_CALLS_KEPT] : NULL;
+}
+
 void collective_differs(struct trp_collective *c, const struct group_call *mine, uint32_t peer,
                         const struct group_call *other)
 {
+    /* Who was done with it, and waits in a later one, knows what it was. */
+    const struct group_call *then = call_of(c, other->sequence);
+    mine = then && !call_equal(then, other) ? then : mine;
     c->disputed = true;
     c->dispute =
         (struct notice){.kind = NOTICE_DIFFERS, .rank = peer, .call = *mine, .other = *other};
@@ -86,14 +97,6 @@ void collective_differs(struct trp_collective *c, const struct group_call *mine,
         decide_dispute(c, 0, &c->dispute);
     else
         notice_send(&c->peers[0].line, &c->dispute, "");
-}
-
-/* This rank's call of that number, if it is known; NULL: it is not. */
-static const struct group_call *call_of(const struct trp_collective *c, uint64_t sequence)
-{
-    bool known =
-        sequence > 0 && sequence <= c->started && sequence + COLLECTIVE_CALLS_KEPT > c->started;
-    return known ? &c->calls[sequence % COLLECTIVE_CALLS_KEPT] : NULL;
 }
 
 /* Compares what a rank waits in with what all others are known to have called. */

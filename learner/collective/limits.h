@@ -40,9 +40,9 @@ enum {
     /* connect.c: after the deadline, so that rank 0 says who is missing, to all. */
     COLLECTIVE_AGREEMENT_MS = 500,
     /* failure.c: when a rank tells the others that it waits: a part of the timeout, but not later
-     * than a person notices. */
+     * than a person notices. It tells them once an operation and rank that is waited for. */
     COLLECTIVE_WORRY_PART = 4,
-    COLLECTIVE_WORRY_MS_MAX = 1000,
+    COLLECTIVE_WORRY_MS_MAX = 100,
     COLLECTIVE_WORRY_AGAIN_MS = 100,
     /* failure.c: from when a lane fails until its rank is given up, if its line says nothing: both
      * end together when a process does. */

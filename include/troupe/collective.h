@@ -56,9 +56,10 @@ typedef struct {
     uint32_t rank, size;          /* this rank, of so many */
     const char *const *addresses; /* of all ranks' listeners, by rank */
     uint64_t fingerprint; /* of what has to be the same on all ranks, e.g. the network's layout */
-    uint32_t timeout_ms;  /* for connecting, and for each operation; 0: 30 s */
-    bool deterministic;   /* sums are made in an order that follows from count and size alone */
-    trp_stop *stop;       /* ends connecting with CANCELLED; may be NULL */
+    uint32_t timeout_ms;  /* for each operation; 0: 30 s */
+    uint32_t connect_timeout_ms; /* 0: the same */
+    bool deterministic; /* sums are made in an order that follows from count and size alone */
+    trp_stop *stop;     /* ends connecting with CANCELLED; may be NULL */
     /* Asked now and then while ranks connect: whether the generation is over before it began, as
      * some rank may be in a later one already, which ends it with UNAVAILABLE. May be NULL. */
     bool (*is_over)(void *context);
@@ -89,8 +90,8 @@ TRP_API const char *trp_collective_listener_address(const trp_collective_listene
 TRP_API void trp_collective_listener_destroy(trp_collective_listener *listener);
 
 /* This rank's end of a generation, whose other ranks connect at the same time, each with options
- * that agree but for rank. Blocks until all are there, for options.timeout_ms at most. Strangers,
- * and ranks of other generations, are turned away; they hold up nobody. Fails with
+ * that agree but for rank. Blocks until all are there, for options.connect_timeout_ms at most.
+ * Strangers, and ranks of other generations, are turned away; they hold up nobody. Fails with
  *   DEADLINE_EXCEEDED: some ranks did not come (which);
  *   UNAVAILABLE: one came and is gone again;
  *   FAILED_PRECONDITION: two ranks differ in version, options or fingerprint, in the same words on

@@ -30,8 +30,7 @@ trp_status collective_init(struct trp_collective **out, const trp_collective_opt
     c->rank = options->rank;
     c->size = options->size;
     c->caller_wake = c->helper_wake = c->timer = -1;
-    uint32_t ms = options->timeout_ms > 0 ? options->timeout_ms : COLLECTIVE_TIMEOUT_MS;
-    c->timeout_ns = ms * INT64_C(1000000);
+    c->timeout_ns = collective_timeout_ms(options) * INT64_C(1000000);
     mutex_init(&c->mutex);
     mutex_init(&c->abort_mutex);
     c->peers = xcalloc(c->size, sizeof *c->peers);

@@ -77,6 +77,11 @@ struct trp_collective {
     struct pollfd *caller_fds, *helper_fds;
 };
 
+static inline uint32_t collective_timeout_ms(const trp_collective_options *options)
+{
+    return options->timeout_ms > 0 ? options->timeout_ms : (uint32_t)COLLECTIVE_TIMEOUT_MS;
+}
+
 /* An end with lines and lanes that do not exist yet; the lines' descriptors are given by rank, and
  * its own from now on, also when it fails. */
 TRP_MUST_USE trp_status collective_init(struct trp_collective **out,

@@ -17,16 +17,18 @@
 
 /* ---- rank 0 and the others ----------------------------------------------------------------- */
 
+/* Nobody hears anything before all have come: who hears of a difference goes at once. */
 static trp_status compare_all(struct mesh *mesh, const struct hello_profile *mine)
 {
-    trp_status first = TRP_OK;
-    for (uint32_t rank = 1; rank < mesh->options->size && first == TRP_OK; rank++) {
-        struct hello_profile profile;
-        first = mesh_read(mesh, rank, &profile, sizeof profile);
-        if (first == TRP_OK)
-            first = hello_compare(0, mine, rank, &profile);
-    }
-    return first;
+    uint32_t size = mesh->options->size;
+    struct hello_profile *profiles = xcalloc(size, sizeof *profiles);
+    trp_status status = TRP_OK;
+    for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++)
+        status = mesh_read(mesh, rank, &profiles[rank], sizeof *profiles);
+    for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++)
+        status = hello_compare(0, mine, rank, &profiles[rank]);
+    free(profiles);
+    return status;
 }
 
 static trp_status preside(struct mesh *mesh, struct schedule_table *table)
@@ -114,7 +116,8 @@ trp_status trp_collective_connect(trp_collective **out, trp_collective_listener 
     struct connect_watch watch = {.event = -1};
     TRP_TRY(event_create(&watch.event));
     stop_watch_add(options->stop, &watch.watch, stop_connecting);
-    uint32_t ms = options->timeout_ms > 0 ? options->timeout_ms : COLLECTIVE_TIMEOUT_MS;
+    uint32_t ms = options->connect_timeout_ms > 0 ? options->connect_timeout_ms
+                                                  : collective_timeout_ms(options);
     struct mesh mesh;
     mesh_init(&mesh, options, listener, deadline_in_ms(&clock_monotonic, ms), watch.event);
     trp_status status = connect_all(out, &mesh);

@@ -125,6 +125,9 @@ static inline void ranks_connect(struct ranks *ranks, const trp_collective_optio
         connecting[rank].options.rank = rank;
         connecting[rank].options.size = ranks->size;
         connecting[rank].options.addresses = addresses;
+        if (options->connect_timeout_ms ==
+            0) /* a busy machine needs longer than a test of late ranks */
+            connecting[rank].options.connect_timeout_ms = 20000;
         if (change)
             change(&connecting[rank].options);
     }

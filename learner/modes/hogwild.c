@@ -463,9 +463,7 @@ static trp_status hogwild_meet(struct mode *mode, struct mode_meeting *meeting)
     share_vectors(hogwild);
     if (hogwild->group.rendezvous)
         TRP_TRY(wait_for_group(hogwild, &generation));
-    raise_count(&hogwild->head->versions, meeting->version);
     meeting->steps = atomic_load(&hogwild->head->steps.value);
-    meeting->version = atomic_load(&hogwild->head->versions.value);
     if (generation.rank > 0)
         trp_rng_init(meeting->rng, meeting->rng->state[0],
                      generation.number << 16 | generation.rank);

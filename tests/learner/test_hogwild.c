@@ -263,6 +263,7 @@ static void a_copy_has_what_others_did(void **state)
             apply(&members[0]);
             members[1].grads[2] = 1;
             apply(&members[1]);
+            assert_int_equal(vector_phases(&members[1].vectors.each[0])->steps, 2 * round + 2);
             for (size_t at = 0; at < NUMBERS; at++)
                 assert_int_equal(members[1].values[at] < 0, at == 1 || at == 2 || at == 2500);
         }

@@ -122,6 +122,7 @@ static void member_start(struct group *group, uint32_t index, uint64_t max_steps
         .stop = member->stop,
         .publish_every = 2,
         .checkpoint_dir = group->dir,
+        .checkpoint_every_steps = 50,
         .resume = resume,
         .max_steps = max_steps,
         .group = {.rendezvous = trp_gang_member(group->gang, index), .mode = "hogwild"}};
@@ -223,7 +224,9 @@ static void steps_and_numbers_are_those_of_all_together(void **state)
         saved += ended->checkpoints;
     }
     assert_true(most >= STEPS);
-    assert_in_range(saved, 1, LEARNERS); /* who ends last may lead by then */
+    assert_in_range(saved, 1, STEPS / 50 + LEARNERS);
+    for (uint32_t i = 1; i < LEARNERS; i++) /* who ends last may lead by then */
+        assert_in_range(group->members[i].ended.checkpoints, 0, 1);
     assert_saved(group, STEPS, STEPS + LEARNERS - 1);
     group_end(group);
 }
@@ -257,7 +260,7 @@ static void another_one_publishes_and_saves_when_that_one_leaves(void **state)
     member_join(&group->members[0]);
     trp_learner_counters left = group->members[0].ended;
     member_end(&group->members[0]);
-    assert_int_equal(left.checkpoints, 1);
+    assert_true(left.checkpoints > 0);
     trp_gang_expect(group->gang, 0);
     group->members[0].last = AGAIN;
     member_start(group, 0, 0, false);

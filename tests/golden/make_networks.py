@@ -32,13 +32,13 @@ def numbers(seed, *shape):
 class Net(nn.Module):
     """A body, a core, and what is said: a head, a head and a value, or two streams."""
 
-    def finish(self, width, outputs, core=None, size=5, value=False, dueling=False):
-        self.dueling, self.half = dueling, width if dueling and not core else 0
+    def finish(self, width, outputs, core=None, size=5, value=False, dueling=False, atoms=1):
+        self.dueling, self.half, self.atoms = dueling, width if dueling and not core else 0, atoms
         if core:
             self.core = core(width, size)
             width = size
         if dueling:
-            self.value, self.advantage = nn.Linear(width, 1), nn.Linear(width, outputs)
+            self.value, self.advantage = nn.Linear(width, atoms), nn.Linear(width, outputs * atoms)
         else:
             self.head = nn.Linear(width, outputs)
             if value:
@@ -62,8 +62,9 @@ class Net(nn.Module):
             x, end = self.remember(x, state, keep)
         if self.dueling:
             v, a = (x[:, :self.half], x[:, self.half:]) if self.half else (x, x)
-            v, a = self.value(v), self.advantage(a)
-            return [v + a - a.mean(1, keepdim=True)], end
+            v = self.value(v).unflatten(1, (1, self.atoms))
+            a = self.advantage(a).unflatten(1, (-1, self.atoms))
+            return [(v + a - a.mean(1, keepdim=True)).flatten(1)], end
         return [self.head(x)] + ([self.value(x)] if hasattr(self, "value") else []), end
 
 
@@ -194,10 +195,12 @@ print("/* Made by tests/golden/make_networks.py: outputs and states, and what gr
 print("/* clang-format off */")
 write("mlp", Mlp(5, (7, 6), 3), 5)
 write("mlp_dueling", Mlp(5, (7, 6), 3, torch.tanh, dueling=True), 5)
+write("mlp_dueling_atoms", Mlp(5, (7, 6), 3, dueling=True, atoms=4), 5)
 write("mlp_lstm", Mlp(5, (7, 6), 3, core=nn.LSTM), 5)
 write("mlp_gru_dueling", Mlp(5, (7, 6), 3, core=nn.GRU, dueling=True), 5)
 write("nature", Nature(36, 40, 2, 3, value=True), 36, 40, 2)
 write("nature_dueling", Nature(36, 40, 2, 3, dueling=True), 36, 40, 2)
+write("nature_dueling_atoms", Nature(36, 40, 2, 3, dueling=True, atoms=4), 36, 40, 2)
 write("nature_lstm", Nature(36, 40, 2, 3, value=True, core=nn.LSTM), 36, 40, 2)
 write("impala", Impala(12, 11, 2, 3, value=True), 12, 11, 2)
 write("impala_dueling", Impala(12, 11, 2, 3, dueling=True), 12, 11, 2)

@@ -36,6 +36,7 @@ struct golden_net {
 enum { NETS = sizeof golden_nets / sizeof golden_nets[0] };
 enum { STEPS = 3, SEQUENCES = 2, ROWS = STEPS * SEQUENCES };
 enum { HEIGHT = 36, WIDTH = 40, CHANNELS = 2, OUTPUTS = 3, NUMBERS = 5, SMALL_WIDTH = 11 };
+enum { ATOMS = 4, SAID = ROWS * OUTPUTS * ATOMS };
 
 /* As make_networks.py has it. */
 static float number(uint32_t seed, uint32_t index)
@@ -54,12 +55,14 @@ static trp_net_spec network(const char *name)
     trp_core core = strstr(name, "lstm")  ? TRP_CORE_LSTM
                     : strstr(name, "gru") ? TRP_CORE_GRU
                                           : TRP_NO_CORE;
+    uint32_t atoms = strstr(name, "atoms") ? ATOMS : 1;
     if (name[0] == 'm')
         return trp_mlp(
             &(trp_mlp_options){.inputs = NUMBERS,
                                .hidden = {7, 6},
-                               .outputs = OUTPUTS,
+                               .outputs = OUTPUTS * atoms,
                                .dueling = dueling,
+                               .atoms = atoms,
                                .activation = strcmp(name, "mlp_dueling") == 0 ? TRP_TANH : TRP_RELU,
                                .core = core,
                                .core_size = 5});
@@ -67,9 +70,10 @@ static trp_net_spec network(const char *name)
     trp_cnn_options options = {.height = nature ? HEIGHT : 12,
                                .width = nature ? WIDTH : SMALL_WIDTH,
                                .channels = CHANNELS,
-                               .outputs = OUTPUTS,
+                               .outputs = OUTPUTS * atoms,
                                .value = value,
                                .dueling = dueling,
+                               .atoms = atoms,
                                .core = core,
                                .core_size = 5};
     return nature ? trp_nature_cnn(&options) : trp_impala_resnet(&options);
@@ -86,7 +90,7 @@ struct pass {
     float numbers[ROWS * NUMBERS];
     uint8_t resets[ROWS];
     float state[SEQUENCES * 10], end_state[SEQUENCES * 10], state_grads[SEQUENCES * 10];
-    float outputs[2][ROWS * OUTPUTS];
+    float outputs[2][SAID];
 };
 
 static const trp_net_tensor *find(const struct pass *pass, const char *name)
@@ -128,10 +132,9 @@ static void pass_prepare(struct pass *pass, const struct golden_net *golden)
 
 static void pass_run(struct pass *pass, const struct golden_net *golden, const char *device)
 {
-    float slopes[2][ROWS * OUTPUTS], end_slopes[SEQUENCES * 10];
-    for (uint32_t i = 0; i < 2 * ROWS * OUTPUTS; i++)
-        slopes[i / (ROWS * OUTPUTS)][i % (ROWS * OUTPUTS)] =
-            number(100 + i / (ROWS * OUTPUTS), i % (ROWS * OUTPUTS));
+    float slopes[2][SAID], end_slopes[SEQUENCES * 10];
+    for (uint32_t i = 0; i < 2 * SAID; i++)
+        slopes[i / SAID][i % SAID] = number(100 + i / SAID, i % SAID);
     for (uint32_t i = 0; i < SEQUENCES * golden->state_width; i++)
         end_slopes[i] = number(104, i);
     trp_net *net;

@@ -59,10 +59,10 @@ typedef struct {
     const float *low, *high; /* [size]: bounds of actions; NULL: -1 and 1 */
 } trp_smoothing_options;
 
-/* TD3's target policy smoothing (Fujimoto et al. 2018, section 5.3): adds clipped normal noise to
- * the target policy's actions, [rows][size], and keeps them within their bounds. Deviation and clip
- * are in halves of the distance between the bounds. `options` may be NULL. Draws one normal number
- * for each of them. */
+/* TD3's target policy smoothing (Fujimoto et al. 2018, section 5.3, equation 14): adds clipped
+ * normal noise to the target policy's actions, [rows][size], and keeps them within their bounds.
+ * Deviation and clip are in halves of the distance between the bounds. `options` may be NULL. Draws
+ * one normal number for each of them. */
 TRP_API void trp_smooth_actions(const trp_smoothing_options *options, uint32_t rows, uint32_t size,
                                 trp_rng *rng, float *actions);
 

@@ -53,9 +53,9 @@ static trp_status check_options(const trp_actor_loop_options *options)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "actor: sync_every_items %" PRIu64 " needs parameters and an adder",
                         options->sync_every_items);
-    if (options->max_lag > 0 && options->sync_every_items == 0)
-        return trp_fail(TRP_INVALID_ARGUMENT, "actor: max_lag %" PRIu32 " needs sync_every_items",
-                        options->max_lag);
+    if ((options->max_lag > 0 || options->max_age_s > 0) && !options->params)
+        return trp_fail(TRP_INVALID_ARGUMENT, "actor: %s needs parameters",
+                        options->max_lag > 0 ? "max_lag" : "max_age_s");
     return TRP_OK;
 }
 
@@ -74,11 +74,12 @@ trp_status trp_actor_create(trp_actor **out, const trp_actor_loop_options *optio
     actor->shared = actor->own;
     trp_status status = check_options(options);
     if (status == TRP_OK && options->params)
-        status =
-            feed_create(&actor->feed,
-                        &(trp_params_client_options){
-                            .service = options->params, .name = actor->name, .stop = options->stop},
-                        options->stepped);
+        status = feed_create(&actor->feed,
+                             &(trp_params_client_options){.service = options->params,
+                                                          .name = actor->name,
+                                                          .stop = options->stop,
+                                                          .precision = options->params_precision},
+                             options->stepped);
     if (status == TRP_OK)
         *out = actor;
     else
@@ -200,6 +201,19 @@ static bool pull_is_due(const trp_actor *actor)
     return clock_now_ns(&clock_coarse) - actor->asked_at_ns >= every_ms * 1000000;
 }
 
+static bool lag_is_bounded(const trp_actor *actor)
+{
+    return actor->options.max_lag > 0 && actor->options.sync_every_items == 0;
+}
+
+/* Who bounds the lag acts with what is the newest when it is asked for. */
+static trp_status keep_up(trp_actor *actor)
+{
+    if (pull_is_due(actor) || feed_look(actor->feed).lag > actor->options.max_lag)
+        return pull(actor);
+    return TRP_OK;
+}
+
 /* Takes an answer if there is one, and asks for the next. The last steps before the limit are
  * reported before it is decided whether they were the last. */
 static trp_status exchange(trp_actor *actor)
@@ -207,7 +221,9 @@ static trp_status exchange(trp_actor *actor)
     uint64_t limit = actor->options.max_steps;
     if (actor->asking && feed_is_answered(actor->feed))
         TRP_TRY(await_answer(actor));
-    if (!actor->asking && pull_is_due(actor))
+    if (lag_is_bounded(actor))
+        TRP_TRY(keep_up(actor));
+    else if (!actor->asking && pull_is_due(actor))
         TRP_TRY(ask_for_parameters(actor, actor->options.pull_every_steps > 0));
     if (turns_active())
         return actor->asking ? await_answer(actor) : TRP_OK;
@@ -215,10 +231,38 @@ static trp_status exchange(trp_actor *actor)
     return done ? pull(actor) : TRP_OK;
 }
 
+static double age_s(const trp_actor *actor)
+{
+    return (double)(clock_now_ns(&clock_monotonic) - actor->confirmed_ns) / 1e9;
+}
+
+/* Waits while it has not been known for too long that there is nothing newer. Deterministic runs
+ * know no time. */
+static trp_status wait_for_fresh(trp_actor *actor)
+{
+    double max_s = actor->options.max_age_s;
+    if (max_s <= 0 || turns_active() || age_s(actor) <= max_s)
+        return TRP_OK;
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
+    trp_log(TRP_WARN,
+            "parameters are older than max_age_s, waiting version=%" PRIu64
+            " age_s=%.1f max_age_s=%g",
+            actor->own.version, age_s(actor), max_s);
+    trp_status status = pull(actor);
+    actor->own.stale_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
+    if (status == TRP_OK || status == TRP_CANCELLED)
+        return status;
+    return trp_fail(status,
+                    "%s: parameters of version %" PRIu64 " were the newest %.1f s ago (max_age_s "
+                    "%g), and since then: %s",
+                    actor->name, actor->own.version, age_s(actor), max_s, trp_last_error());
+}
+
 static trp_status pull_if_due(trp_actor *actor)
 {
     if (actor->feed) {
         TRP_TRY(exchange(actor));
+        TRP_TRY(wait_for_fresh(actor));
     } else {
         actor->own.total_steps = actor->own.steps;
         actor->pulled_at_steps = actor->own.steps;

@@ -139,6 +139,8 @@ trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
         .pull_every_steps = options->pull_every_steps,
         .sync_every_items = options->sync_every_items,
         .max_lag = options->max_lag,
+        .max_age_s = options->max_age_s,
+        .params_precision = options->params_precision,
         .stepped = options->rollout != NULL,
     };
     trp_status status = make_parts(agent, spec, options, &loop);

@@ -64,12 +64,26 @@ trp_status background_start(struct background *background, const char *name)
     return status;
 }
 
-trp_status background_run(struct background *background, trp_status (*work)(void *arg), void *arg)
+void background_begin(struct background *background, trp_status (*work)(void *arg), void *arg)
 {
     mutex_lock(&background->mutex);
     background->work = work;
     background->arg = arg;
     cond_broadcast(&background->changed);
+    mutex_unlock(&background->mutex);
+}
+
+bool background_is_idle(struct background *background)
+{
+    mutex_lock(&background->mutex);
+    bool idle = !background->work;
+    mutex_unlock(&background->mutex);
+    return idle;
+}
+
+trp_status background_wait(struct background *background)
+{
+    mutex_lock(&background->mutex);
     while (background->work)
         cond_wait(&background->changed, &background->mutex, DEADLINE_NEVER);
     trp_status status = background->status;
@@ -77,6 +91,12 @@ trp_status background_run(struct background *background, trp_status (*work)(void
     background->words = NULL;
     mutex_unlock(&background->mutex);
     return words ? error_back(status, words) : status;
+}
+
+trp_status background_run(struct background *background, trp_status (*work)(void *arg), void *arg)
+{
+    background_begin(background, work, arg);
+    return background_wait(background);
 }
 
 void background_stop(struct background *background)

@@ -201,7 +201,9 @@ trp_status evaluator_run(trp_context *context)
     if (status == TRP_OK)
         status = trp_params_client_create(
             &evaluator.params,
-            &(trp_params_client_options){.service = service, .stop = trp_context_stop(context)});
+            &(trp_params_client_options){.service = service,
+                                         .stop = trp_context_stop(context),
+                                         .precision = options->params_precision});
     if (status == TRP_OK)
         status = evaluator_loop(&evaluator);
     trp_params_client_destroy(evaluator.params);

@@ -11,6 +11,7 @@
         TRP_OPTION(struct_type, member), __VA_ARGS__                                               \
     }
 
+static const char *const precisions[] = {"float32", "bf16", NULL};
 static const char *const durabilities[] = {"process", "memory", "system", NULL};
 
 static const trp_option replay_rows[] = {
@@ -80,6 +81,8 @@ static const trp_option learner_rows[] = {
         .help = "of a learner that failed, while the others go on; 0: it stays away"),
     ROW(trp_learner_options, collective_timeout_ms, .fallback = "10000", .min = 10, .max = 86400000,
         .unit = "ms", .help = "that a learner waits for the others"),
+    ROW(trp_learner_options, no_share,
+        .help = "actors on its host are sent parameters like those elsewhere"),
 };
 
 static const trp_option actor_rows[] = {
@@ -96,7 +99,11 @@ static const trp_option actor_rows[] = {
     ROW(trp_actor_options, sync_every_items, .unit = "items",
         .help = "of one actor, then it waits for the version made of them; 0: never"),
     ROW(trp_actor_options, max_lag, .max = 1000, .unit = "versions",
-        .help = "that an actor may be ahead before it waits, with sync_every_items"),
+        .help = "ahead with sync_every_items, else behind the newest; then it waits; 0: no bound"),
+    ROW(trp_actor_options, max_age_s, .max = 86400, .unit = "seconds",
+        .help = "without news of the parameters, then an actor waits; 0: no bound"),
+    ROW(trp_actor_options, params_precision, .choices = precisions,
+        .help = "of parameters that are sent, to other hosts"),
 };
 
 static const trp_option evaluator_rows[] = {
@@ -108,6 +115,8 @@ static const trp_option evaluator_rows[] = {
         .unit = "episodes", .help = "of an evaluation"),
     ROW(trp_actor_options, best, .fallback = "1", .max = 10000, .unit = "files",
         .help = "of the parameters of the best evaluations; 0: none is kept"),
+    ROW(trp_actor_options, params_precision, .choices = precisions,
+        .help = "of parameters that are sent, to other hosts"),
     ROW(trp_actor_options, stochastic,
         .help = "the policy draws its actions, as an actor's; else it takes the best ones"),
     ROW(trp_actor_options, target_return,

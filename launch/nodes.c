@@ -216,6 +216,7 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
                  .checkpoint_every_s = options->checkpoint_every_s,
                  .resume = trp_context_resume(context),
                  .max_steps = options->max_steps,
+                 .no_share = options->no_share,
                  .group = learner_group(context, ring)},
     };
     if (status == TRP_OK)
@@ -280,6 +281,9 @@ static void poll_actor(struct metrics *metrics, void *polled)
     if (!isnan(counters.mean_return))
         metrics_set(metrics, "return", counters.mean_return);
     metrics_set(metrics, "blocked_seconds", (double)counters.blocked_ns / 1e9);
+    metrics_set(metrics, "params_lag", (double)counters.params_lag);
+    metrics_set(metrics, "params_age_s", (double)counters.params_age_ns / 1e9);
+    metrics_set(metrics, "stale_seconds", (double)counters.stale_ns / 1e9);
 }
 
 static trp_status actor_run(trp_context *context)
@@ -308,6 +312,8 @@ static trp_status actor_run(trp_context *context)
                                        .pull_every_steps = options->pull_every_steps,
                                        .sync_every_items = options->sync_every_items,
                                        .max_lag = options->max_lag,
+                                       .max_age_s = options->max_age_s,
+                                       .params_precision = options->params_precision,
                                    }));
     context_set_poll(context, poll_actor, actor);
     trp_status status = trp_actor_run(actor);

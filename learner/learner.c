@@ -25,6 +25,7 @@
 #include "core/thread.h"
 #include <troupe/publisher.h>
 #include "save.h"
+#include "saver.h"
 #include "update.h"
 
 struct trp_learner {
@@ -51,7 +52,8 @@ struct trp_learner {
     uint32_t name_room;
     uint64_t number; /* of the last step, of those of this learner */
     struct learner_progress progress;
-    uint64_t saved_steps; /* of the last checkpoint */
+    struct saver saver;
+    uint64_t begun_steps; /* of the last checkpoint that was begun */
     struct deadline end, save_due;
     trp_learner_counters own; /* the loop's; `shared` is what others read */
     struct mutex mutex;
@@ -66,6 +68,7 @@ static void learner_share_counters(trp_learner *learner)
     const struct learners *group = learner->update.mode->group;
     learner->own.rank = group ? group->rank : 0;
     learner->own.size = group ? group->size : 1;
+    learner->own.checkpoints = learner->saver.written;
     mutex_lock(&learner->mutex);
     learner->shared = learner->own;
     learner->shared.metric_count = learner->update.metric_count;
@@ -160,22 +163,21 @@ static void schedule_save(trp_learner *learner)
     uint32_t seconds = learner->options.checkpoint_every_s;
     learner->save_due = deadline_in_ms(
         &clock_monotonic, 1000 * (int64_t)(seconds ? seconds : LEARNER_CHECKPOINT_EVERY_S));
-    learner->saved_steps = learner->progress.steps;
+    learner->begun_steps = learner->progress.steps;
 }
 
-static trp_status write_checkpoint(trp_learner *learner)
+static trp_status write_checkpoint(trp_learner *learner, bool last)
 {
     if (!learner->checkpoint_dir || !learner->update.mode->leads)
         return TRP_OK;
     TRP_TRY(update_fetch(&learner->update));
-    TRP_TRY(save_write(learner->checkpoint_dir, &learner->update, learner->publisher,
-                       &learner->progress));
-    learner->own.checkpoints++;
-    return TRP_OK;
+    trp_status (*write)(struct saver *, struct trp_update_run *, trp_publisher *,
+                        const struct learner_progress *) = last ? saver_finish : saver_begin;
+    return write(&learner->saver, &learner->update, learner->publisher, &learner->progress);
 }
 
-/* All learners of a group come here after the same step. */
-static trp_status save(trp_learner *learner)
+/* All learners of a group come here after the same step. `last`: there will be none after it. */
+static trp_status save(trp_learner *learner, bool last)
 {
     struct mode *mode = learner->update.mode;
     if (!learner->checkpoint_dir && !mode->group)
@@ -183,7 +185,7 @@ static trp_status save(trp_learner *learner)
     TRP_TRY(collect_owed(learner));
     if (mode->impl->gather)
         TRP_TRY(mode->impl->gather(mode));
-    trp_status status = write_checkpoint(learner);
+    trp_status status = write_checkpoint(learner, last);
     if (mode->impl->release)
         mode->impl->release(mode);
     if (status == TRP_OK)
@@ -195,7 +197,7 @@ static trp_status save(trp_learner *learner)
 static bool save_is_due(const trp_learner *learner, uint64_t steps)
 {
     uint64_t every = learner->options.checkpoint_every_steps;
-    if (every > 0 && steps - learner->saved_steps >= every)
+    if (every > 0 && steps - learner->begun_steps >= every)
         return true;
     return deadline_passed(learner->save_due, &clock_monotonic);
 }
@@ -207,6 +209,7 @@ static trp_status reload(void *context, struct mode_meeting *meeting)
     trp_learner *learner = context;
     bool found = false;
     vectors_make_whole(&learner->update.vectors);
+    TRP_TRY(saver_wait(&learner->saver));
     if (learner->checkpoint_dir)
         TRP_TRY(load_newest_state(learner, &found));
     if (!found)
@@ -304,7 +307,7 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
     if (learner->acts)
         learner->publish_every = 1;
     if (options->checkpoint_dir)
-        learner->checkpoint_dir = xstrdup(options->checkpoint_dir);
+        learner->checkpoint_dir = learner->saver.dir = xstrdup(options->checkpoint_dir);
     trp_status status = learner_check_options(options);
     if (status == TRP_OK)
         status = prepare(learner);
@@ -312,6 +315,8 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
         struct published published = update_published(&learner->update);
         learner->publisher = trp_publisher_create(published.count);
         trp_publisher_describe(learner->publisher, published.layout);
+        if (options->no_share)
+            trp_publisher_keep_private(learner->publisher);
         if (options->statistic_count)
             trp_publisher_expect_statistics(learner->publisher, *options->statistic_count);
         status = load(learner);
@@ -458,7 +463,8 @@ static trp_status bring(trp_learner *learner, trp_batch *batches, struct mode_ro
     round->stops = trp_stop_requested(learner->options.stop);
     round->over = deadline_passed(learner->end, &clock_monotonic);
     round->ended = learner->ended;
-    round->saves = mode->leads && save_is_due(learner, learner->progress.steps + 1);
+    round->saves = mode->leads && save_is_due(learner, learner->progress.steps + 1) &&
+                   !saver_is_busy(&learner->saver);
     return status;
 }
 
@@ -486,6 +492,7 @@ static trp_status step(trp_learner *learner)
     bool publish_due = round.number % learner->publish_every == 0;
     bool at_once = !learner->updater->impl->collect || publish_due;
     trp_batch *batches = learner->batches[round.number % 2];
+    TRP_TRY(saver_check(&learner->saver));
     TRP_TRY(bring(learner, batches, &round));
     bool updated = round.has_batch;
     TRP_TRY(update_of_round(learner, &round, batches));
@@ -503,7 +510,7 @@ static trp_status step(trp_learner *learner)
     if (round.whole && publish_due)
         TRP_TRY(publish(learner));
     if (round.whole && round.saves)
-        TRP_TRY(save(learner));
+        TRP_TRY(save(learner, false));
     learner->all_ended = round.ended;
     return round.leaves && round.whole ? meet_group(learner) : TRP_OK;
 }
@@ -589,14 +596,14 @@ static void flush_priorities(trp_learner *learner)
 static trp_status save_at_end(trp_learner *learner, trp_status status)
 {
     char *kept = error_keep();
-    trp_status saved = save(learner);
+    trp_status saved = save(learner, true);
     if (saved == TRP_OK && status != TRP_OK)
         return error_back(status, kept);
     if (saved != TRP_OK)
         trp_fail(saved,
                  "the last checkpoint was not written, steps since the one before are lost "
                  "(%" PRIu64 " of %" PRIu64 "): %s%s%s",
-                 learner->progress.steps - learner->saved_steps, learner->progress.steps,
+                 learner->progress.steps - learner->saver.saved_steps, learner->progress.steps,
                  trp_last_error(),
                  status == TRP_OK ? "" : "; it ended because of: ", status == TRP_OK ? "" : kept);
     free(kept);
@@ -646,6 +653,7 @@ trp_status trp_learner_run(trp_learner *learner)
                        ? deadline_in_ms(&clock_monotonic, 1000 * (int64_t)options->max_seconds)
                        : DEADLINE_NEVER;
     schedule_save(learner);
+    learner->saver.saved_steps = learner->progress.steps;
     trp_status status = learner_loop(learner);
     abort_group(learner, status);
     finished(learner);
@@ -680,6 +688,7 @@ void trp_learner_destroy(trp_learner *learner)
 {
     if (!learner)
         return;
+    saver_cleanup(&learner->saver);
     update_cleanup(&learner->update); /* before the batches go that the device may still read */
     for (size_t i = 0; i < learner->source_count; i++)
         trp_source_destroy(learner->sources[i]);
@@ -689,7 +698,6 @@ void trp_learner_destroy(trp_learner *learner)
     free(learner->names);
     trp_updater_destroy(learner->updater);
     trp_publisher_destroy(learner->publisher);
-    free(learner->checkpoint_dir);
     free(learner->group_name);
     free(learner->listen);
     mutex_cleanup(&learner->mutex);

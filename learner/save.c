@@ -24,6 +24,7 @@
 #include "core/file.h"
 #include "core/buffer.h"
 #include "limits.h"
+#include "learner/modes/backup.h"
 
 /* ---- files --------------------------------------------------------------------------------- */
 
@@ -146,17 +147,7 @@ static const uint64_t COUNTER_MAX = UINT64_C(1) << 62; /* a step a nanosecond fo
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-struct clients {
-    trp_client_counts *counts;
-    size_t count;
-    uint64_t *steps, *episodes; /* the same as columns */
-    trp_moments *statistics;    /* a row each, zeros: none */
-    trp_moments *merged;
-    size_t statistic_count;
-    struct buffer names; /* a line each, NUL at the end */
-};
-
-static void clients_take_statistics(struct clients *clients)
+static void clients_take_statistics(struct saved_clients *clients)
 {
     size_t width = 0;
     for (size_t i = 0; i < clients->count && width == 0; i++)
@@ -175,7 +166,7 @@ static void clients_take_statistics(struct clients *clients)
     }
 }
 
-static void clients_take(struct clients *clients, trp_publisher *publisher)
+static void clients_take(struct saved_clients *clients, trp_publisher *publisher)
 {
     clients->counts = trp_publisher_counts(publisher, &clients->count);
     clients->steps = xcalloc(clients->count + 1, sizeof *clients->steps);
@@ -191,7 +182,7 @@ static void clients_take(struct clients *clients, trp_publisher *publisher)
     clients_take_statistics(clients);
 }
 
-static void clients_cleanup(struct clients *clients)
+static void clients_cleanup(struct saved_clients *clients)
 {
     trp_publisher_counts_free(clients->counts, clients->count);
     free(clients->steps);
@@ -199,6 +190,7 @@ static void clients_cleanup(struct clients *clients)
     free(clients->statistics);
     free(clients->merged);
     buffer_cleanup(&clients->names);
+    *clients = (struct saved_clients){0};
 }
 
 static trp_checkpoint_tensor u64s(const char *name, const uint64_t *values, size_t count)
@@ -208,52 +200,103 @@ static trp_checkpoint_tensor u64s(const char *name, const uint64_t *values, size
 }
 
 #define PUBLISHED_FORMAT "%zu %zu" /* first and count in "params" */
-enum { PUBLISHED_BYTES = 48 };
+
+static void add_clients(struct saved *saved)
+{
+    const struct saved_clients *clients = &saved->clients;
+    if (clients->count == 0)
+        return;
+    saved->tensors[saved->count++] = u64s("learner.client_steps", clients->steps, clients->count);
+    saved->tensors[saved->count++] =
+        u64s("learner.client_episodes", clients->episodes, clients->count);
+    if (clients->statistic_count == 0)
+        return;
+    saved->tensors[saved->count++] =
+        (trp_checkpoint_tensor){.name = "learner.client_statistics",
+                                .type = TRP_CHECKPOINT_F64,
+                                .rank = 3,
+                                .shape = {clients->count, clients->statistic_count, MOMENT_NUMBERS},
+                                .data = clients->statistics};
+    saved->tensors[saved->count++] =
+        (trp_checkpoint_tensor){.name = "learner.statistics",
+                                .type = TRP_CHECKPOINT_F64,
+                                .rank = 2,
+                                .shape = {clients->statistic_count, MOMENT_NUMBERS},
+                                .data = clients->merged};
+}
+
+void saved_gather(struct saved *saved, struct trp_update_run *update, trp_publisher *publisher,
+                  const struct learner_progress *progress)
+{
+    struct published part = update_published(update);
+    clients_cleanup(&saved->clients);
+    clients_take(&saved->clients, publisher);
+    saved->progress = *progress;
+    saved->layout = part.layout;
+    saved->count = saved->state_count = update_state(update, saved->tensors);
+    saved->tensors[saved->count++] = u64s("learner.steps", &saved->progress.steps, 1);
+    saved->tensors[saved->count++] = u64s("learner.version", &saved->progress.version, 1);
+    add_clients(saved);
+    snprintf(saved->published, sizeof saved->published, PUBLISHED_FORMAT, part.first, part.count);
+}
+
+trp_status saved_copy(struct saved *saved)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < saved->state_count; i++)
+        size += tensor_bytes(&saved->tensors[i]);
+    if (size > saved->room) {
+        free(saved->copy);
+        saved->copy = malloc(size);
+        saved->room = saved->copy ? size : 0;
+    }
+    if (size > saved->room)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a checkpoint of %zu bytes", size);
+    uint8_t *at = saved->copy;
+    for (size_t i = 0; i < saved->state_count; i++) {
+        size = tensor_bytes(&saved->tensors[i]);
+        if (size > 0)
+            saved->tensors[i].data = memcpy(at, saved->tensors[i].data, size);
+        at += size;
+    }
+    return TRP_OK;
+}
+
+trp_status saved_put(const struct saved *saved, const char *dir)
+{
+    const struct learner_progress *progress = &saved->progress;
+    char version[24], steps[24];
+    snprintf(version, sizeof version, "%" PRIu64, progress->version);
+    snprintf(steps, sizeof steps, "%" PRIu64, progress->steps);
+    trp_checkpoint_note notes[] = {{"version", version},
+                                   {"learner_steps", steps},
+                                   {"published", saved->published},
+                                   {"layout", saved->layout},
+                                   {"clients", (const char *)saved->clients.names.data}};
+    char *path = xasprintf("%s/" NAME_FORMAT, dir, progress->steps);
+    trp_status status = trp_checkpoint_write(path, saved->tensors, saved->count, notes,
+                                             sizeof notes / sizeof notes[0]);
+    free(path);
+    if (status == TRP_OK)
+        remove_old(dir);
+    return status;
+}
+
+void saved_cleanup(struct saved *saved)
+{
+    clients_cleanup(&saved->clients);
+    free(saved->copy);
+    saved->copy = NULL;
+    saved->room = 0;
+}
 
 trp_status save_write(const char *dir, struct trp_update_run *update, trp_publisher *publisher,
                       const struct learner_progress *progress)
 {
-    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX + 6];
-    size_t count = update_state(update, tensors);
-    struct clients clients = {0};
-    clients_take(&clients, publisher);
-    tensors[count++] = u64s("learner.steps", &progress->steps, 1);
-    tensors[count++] = u64s("learner.version", &progress->version, 1);
-    if (clients.count > 0) {
-        tensors[count++] = u64s("learner.client_steps", clients.steps, clients.count);
-        tensors[count++] = u64s("learner.client_episodes", clients.episodes, clients.count);
-    }
-    if (clients.statistic_count > 0) {
-        tensors[count++] = (trp_checkpoint_tensor){
-            .name = "learner.client_statistics",
-            .type = TRP_CHECKPOINT_F64,
-            .rank = 3,
-            .shape = {clients.count, clients.statistic_count, MOMENT_NUMBERS},
-            .data = clients.statistics};
-        tensors[count++] =
-            (trp_checkpoint_tensor){.name = "learner.statistics",
-                                    .type = TRP_CHECKPOINT_F64,
-                                    .rank = 2,
-                                    .shape = {clients.statistic_count, MOMENT_NUMBERS},
-                                    .data = clients.merged};
-    }
-    struct published part = update_published(update);
-    char version[24], steps[24], published[PUBLISHED_BYTES];
-    snprintf(version, sizeof version, "%" PRIu64, progress->version);
-    snprintf(steps, sizeof steps, "%" PRIu64, progress->steps);
-    snprintf(published, sizeof published, PUBLISHED_FORMAT, part.first, part.count);
-    trp_checkpoint_note notes[] = {{"version", version},
-                                   {"learner_steps", steps},
-                                   {"published", published},
-                                   {"layout", part.layout},
-                                   {"clients", (const char *)clients.names.data}};
-    char *path = xasprintf("%s/" NAME_FORMAT, dir, progress->steps);
-    trp_status status =
-        trp_checkpoint_write(path, tensors, count, notes, sizeof notes / sizeof notes[0]);
-    free(path);
-    clients_cleanup(&clients);
-    if (status == TRP_OK)
-        remove_old(dir);
+    struct saved saved = {0};
+    saved_gather(&saved, update, publisher, progress);
+    trp_status status = saved_put(&saved, dir);
+    saved_cleanup(&saved);
     return status;
 }
 

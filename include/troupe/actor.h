@@ -49,9 +49,17 @@ typedef struct {
      * this actor. It waits, up to 10 minutes, for the version that comes of the items so far before
      * it makes further ones; 0: it never waits. With `max_lag` it may be so many versions ahead:
      * items are then made with parameters at most so many versions older than those that they are
-     * to improve. Counted in whole vector steps. */
+     * to improve. Counted in whole vector steps.
+     * Without sync_every_items, max_lag bounds how many versions its parameters are behind the
+     * newest one, as far as it can know: where the learner's memory is read, it looks before each
+     * vector step; else whenever it pulls, and waits for the answer. 0: there is no bound. */
     uint64_t sync_every_items;
     uint32_t max_lag;
+    /* How long its parameters may not have been known to be the newest, before it waits for the
+     * learner to answer; that fails as trp_params_client_pull(). 0: it does not care. Not in
+     * deterministic runs. */
+    double max_age_s;
+    trp_params_precision params_precision; /* of parameters that are sent */
     bool stepped; /* by trp_actor_step() instead of run(); no thread is started */
 } trp_actor_loop_options;
 
@@ -67,7 +75,8 @@ typedef struct {
     /* How stale the parameters were that it acted with until it last looked for newer ones:
      * versions published since, and for how long it had not known that there are none. */
     uint64_t params_lag, params_age_ns;
-    bool finished; /* max_steps or max_episodes was reached */
+    uint64_t stale_ns; /* waiting because of max_age_s */
+    bool finished;     /* max_steps or max_episodes was reached */
     size_t metric_count;
     /* The policy's own, and the environment's infos of the last finished episode that had them. */
     trp_metric metrics[TRP_METRICS_MAX + TRP_INFOS_MAX];

@@ -121,6 +121,8 @@ typedef struct {
     uint64_t pull_every_steps;
     uint64_t sync_every_items;
     uint32_t max_lag;
+    double max_age_s;
+    trp_params_precision params_precision;
 } trp_agent_actor_options;
 
 TRP_API TRP_MUST_USE trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,

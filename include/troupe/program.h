@@ -107,6 +107,7 @@ typedef struct {
     uint32_t min_learners;         /* with fewer the program fails */
     uint32_t restarts;             /* of a learner that failed, within the run */
     int64_t collective_timeout_ms; /* what a learner waits for the others */
+    bool no_share; /* clients on its host are sent parameters like those elsewhere */
 } trp_learner_options;
 
 typedef struct {
@@ -120,14 +121,18 @@ typedef struct {
     uint64_t pull_every_steps; /* actors: steps of one between two pulls of parameters; 0: as often
                                   as the agent wants, else by time (actor.h) */
     /* Actors: after so many items one waits for the version that is made of them; 0: it never
-     * waits. It may be max_lag versions ahead before it does. */
+     * waits. It may be max_lag versions ahead before it does; without sync_every_items that is how
+     * many versions its parameters may be behind the newest one. */
     uint64_t sync_every_items;
     uint32_t max_lag;
-    uint32_t episodes; /* evaluator: per evaluation */
-    uint32_t best;     /* evaluator: the parameters of so many best evaluations are kept, as files
-                          return_RETURN_version_VERSION.safetensors in a directory of its name */
-    bool stochastic;   /* evaluator: its policy draws its actions as an actor's does, at the end
-                          of its schedules; else it takes the best ones */
+    double max_age_s; /* actors: seconds for which one may not have known whether there are newer
+                         parameters, before it waits; 0: no bound (actor.h) */
+    trp_params_precision params_precision; /* of parameters that are sent: to other hosts */
+    uint32_t episodes;                     /* evaluator: per evaluation */
+    uint32_t best;   /* evaluator: the parameters of so many best evaluations are kept, as files
+                        return_RETURN_version_VERSION.safetensors in a directory of its name */
+    bool stochastic; /* evaluator: its policy draws its actions as an actor's does, at the end
+                        of its schedules; else it takes the best ones */
     double target_return; /* evaluator: the program stops, successful, when one version of the
                              parameters reaches it; 0: no target. That is: its mean return minus
                              two standard errors does, and over twice as many fresh episodes its

@@ -17,7 +17,7 @@
 #include "core/thread.h"
 #include "params.pb-c.h"
 
-enum { COUNT = 4, STEPS_MAX = 4096, WAIT_MS = 20000 };
+enum { COUNT = 4, STEPS_MAX = 4096, WAIT_MS = 20000, MAX_AGE_MS = 30 };
 
 struct play {
     trp_publisher *publisher;
@@ -28,7 +28,11 @@ struct play {
     uint64_t every;   /* items of a version */
     uint64_t stop_at; /* the flush that stops; 0: none */
     uint64_t flushes;
-    float loaded; /* the first parameter */
+    float loaded;          /* the first parameter */
+    bool publishes;        /* a version with every step */
+    uint64_t silent_after; /* steps; 0: never */
+    bool stood_still;      /* while it was silent */
+    bool without_params;
     /* The service in front of the publisher. */
     Troupe__Params_Service service;
     struct mutex mutex;
@@ -90,8 +94,13 @@ static void play_add(trp_adder *base, uint32_t copy, const trp_transition *trans
 {
     (void)copy;
     struct play *play = ((struct play_adder *)base)->play;
-    assert_true(play->steps < STEPS_MAX);
-    play->versions[play->steps++] = transition->version;
+    mutex_lock(&play->mutex);
+    assert_true(play->steps < STEPS_MAX || play->silent_after > 0);
+    play->versions[play->steps++ % STEPS_MAX] = transition->version;
+    play->silent |= play->steps == play->silent_after;
+    mutex_unlock(&play->mutex);
+    if (play->publishes)
+        publish(play);
     if (play->speak_at == 0)
         return;
     mutex_lock(&play->mutex);
@@ -205,7 +214,7 @@ static trp_actor_counters run(struct play *play, trp_actor_loop_options options,
     options.name = "actor/0";
     options.policy = &policy->base;
     options.adder = &adder->base;
-    options.params = &play->service.base;
+    options.params = play->without_params ? NULL : &play->service.base;
     options.stop = play->stop;
     assert_int_equal(trp_env_create(&options.env, "Catch", &(trp_env_options){.count = 1}), TRP_OK);
     trp_actor *actor;
@@ -270,11 +279,73 @@ static void a_stop_ends_the_wait_for_a_version(void **state)
     assert_false(counters.finished);
 }
 
-static void a_bound_without_what_it_counts_is_refused(void **state)
+static void an_actor_that_bounds_it_is_at_most_max_lag_versions_behind(void **state)
 {
     struct play *play = *state;
+    play->publishes = true;
+    trp_actor_counters counters =
+        run(play, (trp_actor_loop_options){.max_lag = 3, .pull_every_ms = 1000000, .max_steps = 70},
+            TRP_OK);
+    for (uint64_t i = 0; i < 70; i++)
+        assert_in_range(play->versions[i], i > 3 ? i + 1 - 3 : 1, i + 1);
+    assert_true(play->versions[69] > 60);
+    assert_in_range(counters.params_lag, 1, 4);
+}
+
+static void without_a_bound_it_acts_with_what_it_has_between_pulls(void **state)
+{
+    struct play *play = *state;
+    play->publishes = true;
+    run(play, (trp_actor_loop_options){.pull_every_ms = 1000000, .max_steps = 70}, TRP_OK);
+    for (uint64_t i = 0; i < 70; i++)
+        assert_int_equal(play->versions[i], 1);
+}
+
+/* Silent for as long as the actor goes on: it must not. */
+static void keep_silent(void *arg)
+{
+    struct play *play = arg;
+    uint64_t steps = 0;
+    mutex_lock(&play->mutex);
+    while (!play->waited)
+        cond_wait(&play->changed, &play->mutex, deadline_in_ms(&clock_monotonic, WAIT_MS));
+    struct deadline stale = deadline_in_ms(&clock_monotonic, 10 * MAX_AGE_MS);
+    while (cond_wait(&play->changed, &play->mutex, stale))
+        continue;
+    steps = play->steps;
+    stale = deadline_in_ms(&clock_monotonic, MAX_AGE_MS);
+    while (cond_wait(&play->changed, &play->mutex, stale))
+        continue;
+    play->stood_still = steps == play->steps;
+    play->silent = false;
+    cond_broadcast(&play->changed);
+    mutex_unlock(&play->mutex);
+}
+
+static void an_actor_waits_rather_than_act_without_news_for_too_long(void **state)
+{
+    struct play *play = *state;
+    struct thread thread = {0};
+    play->silent_after = 5;
+    assert_int_equal(thread_start(&thread, "silence", keep_silent, play), TRP_OK);
+    trp_actor_counters counters =
+        run(play,
+            (trp_actor_loop_options){
+                .max_age_s = MAX_AGE_MS / 1e3, .pull_every_steps = 1, .max_steps = 1000000},
+            TRP_OK);
+    thread_stop(&thread);
+    assert_true(play->stood_still);
+    assert_true(counters.stale_ns >= MAX_AGE_MS * UINT64_C(1000000));
+}
+
+static void a_bound_without_parameters_is_refused(void **state)
+{
+    struct play *play = *state;
+    play->without_params = true;
     run(play, (trp_actor_loop_options){.max_lag = 2}, TRP_INVALID_ARGUMENT);
-    assert_string_equal(trp_last_error(), "actor: max_lag 2 needs sync_every_items");
+    assert_string_equal(trp_last_error(), "actor: max_lag needs parameters");
+    run(play, (trp_actor_loop_options){.max_age_s = 2}, TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(), "actor: max_age_s needs parameters");
 }
 
 #define WITH_PLAY(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -288,7 +359,10 @@ int main(void)
         WITH_PLAY(an_actor_waits_for_the_version_that_its_items_make),
         WITH_PLAY(an_actor_is_at_most_max_lag_versions_ahead),
         WITH_PLAY(a_stop_ends_the_wait_for_a_version),
-        WITH_PLAY(a_bound_without_what_it_counts_is_refused),
+        WITH_PLAY(an_actor_that_bounds_it_is_at_most_max_lag_versions_behind),
+        WITH_PLAY(without_a_bound_it_acts_with_what_it_has_between_pulls),
+        WITH_PLAY(an_actor_waits_rather_than_act_without_news_for_too_long),
+        WITH_PLAY(a_bound_without_parameters_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

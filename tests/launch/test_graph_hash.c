@@ -286,6 +286,7 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, min_learners, {2}),
         OTHER(trp_learner_options, restarts, {1}),
         OTHER(trp_learner_options, collective_timeout_ms, {1}),
+        OTHER(trp_learner_options, no_share, {true}),
     };
     other_agent = trp_dqn(&(trp_dqn_options){.n_step = 4});
     ASSERT_HASHED(trp_learner_options, fields, add_a_learner,
@@ -306,6 +307,8 @@ static void every_option_of_an_actor_is_hashed(void **state)
         OTHER(trp_actor_options, pull_every_steps, {1}),
         OTHER(trp_actor_options, sync_every_items, {1}),
         OTHER(trp_actor_options, max_lag, {1}),
+        OTHER(trp_actor_options, max_age_s, {0.5}),
+        OTHER(trp_actor_options, params_precision, {TRP_PARAMS_BF16}),
         {FIELD(trp_actor_options, episodes), NULL}, /* this and the next: no options of an actor */
         {FIELD(trp_actor_options, best), NULL},
         {FIELD(trp_actor_options, stochastic), NULL},
@@ -331,6 +334,8 @@ static void every_option_of_an_evaluator_is_hashed(void **state)
         {FIELD(trp_actor_options, pull_every_steps), NULL},
         {FIELD(trp_actor_options, sync_every_items), NULL},
         {FIELD(trp_actor_options, max_lag), NULL},
+        {FIELD(trp_actor_options, max_age_s), NULL},
+        OTHER(trp_actor_options, params_precision, {TRP_PARAMS_BF16}),
         OTHER(trp_actor_options, episodes, {1}),
         OTHER(trp_actor_options, best, {3}),
         OTHER(trp_actor_options, stochastic, {true}),

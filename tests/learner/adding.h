@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,8 @@ struct adding {
     uint64_t collected;       /* steps, in order */
     uint64_t collected_later; /* of them, once the next step had begun */
     uint64_t fail_collect_at;
+    const char *moves; /* a directory, elsewhere, by step `moves_at`; NULL: none */
+    uint64_t moves_at;
     float given[2][BATCH]; /* the batches of the last two steps, as they were */
 };
 
@@ -82,6 +85,11 @@ static trp_status adding_step(trp_updater *base, const trp_update *update)
     memcpy(updater->given[update->step % 2], values, batch->rows * sizeof *values);
     if (!base->impl->collect)
         adding_answer(update);
+    if (updater->moves && updater->steps == updater->moves_at) {
+        char *to = xasprintf("%s.moved", updater->moves);
+        assert_int_equal(rename(updater->moves, to), 0);
+        free(to);
+    }
     if (updater->stop && updater->steps == updater->stop_at)
         trp_stop_request(updater->stop);
     return TRP_OK;

@@ -445,6 +445,86 @@ static uint64_t await_standstill(const struct learning *learning)
     return steps;
 }
 
+static void the_last_checkpoint_is_of_the_last_step_whatever_is_being_written(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    trp_learner_loop_options options = loop_options(fixture, adding_create());
+    options.checkpoint_every_steps = 1;
+    options.max_steps = 300;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    assert_in_range(trp_learner_read(learner).checkpoints, 2, 301);
+    trp_learner_destroy(learner);
+    char *path;
+    assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_OK);
+    assert_non_null(strstr(path, "00300.safetensors"));
+    free(path);
+    struct adding *updater = adding_create();
+    options = loop_options(fixture, updater);
+    options.resume = true;
+    options.max_steps = 300;
+    learner = learner_create(&options);
+    assert_int_equal(updater->steps, 300);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_float_equal(updater->params[i], 300, 0);
+    trp_learner_destroy(learner);
+}
+
+/* Every checkpoint is a state between two steps, though steps go on while it is written. */
+static void a_checkpoint_is_not_changed_by_the_steps_after_it(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    trp_learner_loop_options options = loop_options(fixture, adding_create());
+    options.checkpoint_every_steps = 1;
+    struct learning learning = {.learner = learner_create(&options)};
+    assert_int_equal(thread_start(&learning.thread, "learner", learn, &learning), TRP_OK);
+    char *path;
+    uint32_t read = 0;
+    while (read < 20) {
+        trp_checkpoint *checkpoint;
+        uint64_t steps;
+        float params[COUNT];
+        if (trp_learner_checkpoint_find(fixture->checkpoints, &path) != TRP_OK)
+            continue;
+        if (trp_checkpoint_read(&checkpoint, path) == TRP_OK) { /* else it was an old one */
+            assert_int_equal(
+                trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &steps),
+                TRP_OK);
+            assert_int_equal(
+                trp_checkpoint_get(checkpoint, "params", TRP_CHECKPOINT_F32, COUNT, params),
+                TRP_OK);
+            for (size_t i = 0; i < COUNT; i++)
+                assert_float_equal(params[i], (float)steps, 0);
+            trp_checkpoint_destroy(checkpoint);
+            read++;
+        }
+        free(path);
+    }
+    trp_stop_request(fixture->stop);
+    thread_stop(&learning.thread);
+    assert_int_equal(learning.status, TRP_OK);
+    trp_learner_destroy(learning.learner);
+}
+
+static void a_disk_that_fails_meanwhile_ends_the_run(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    updater->moves = fixture->checkpoints;
+    updater->moves_at = 5;
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.checkpoint_every_steps = 1;
+    options.max_steps = 1000000;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_NOT_FOUND);
+    assert_non_null(strstr(trp_last_error(), "learner-0000"));
+    assert_in_range(trp_learner_read(learner).steps, 5, 999999);
+    trp_learner_destroy(learner);
+}
+
 static void a_learner_goes_on_when_its_replay_server_is_back(void **state)
 {
     struct fixture *fixture = *state;
@@ -648,6 +728,9 @@ int main(void)
         WITH_FIXTURE(published_versions_carry_the_parameters_of_their_step),
         WITH_FIXTURE(new_priorities_reach_the_table),
         WITH_FIXTURE(a_stop_ends_the_run_with_a_checkpoint),
+        WITH_FIXTURE(the_last_checkpoint_is_of_the_last_step_whatever_is_being_written),
+        WITH_FIXTURE(a_checkpoint_is_not_changed_by_the_steps_after_it),
+        WITH_FIXTURE(a_disk_that_fails_meanwhile_ends_the_run),
         WITH_FIXTURE(a_failing_step_ends_the_run_with_its_status),
         WITH_FIXTURE(vectors_of_a_failed_step_are_not_saved),
         WITH_FIXTURE(a_gradient_that_is_not_finite_ends_the_run_or_is_left_out),

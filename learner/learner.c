@@ -193,13 +193,14 @@ static trp_status save(trp_learner *learner, bool last)
     return status;
 }
 
-/* Once step `steps` is done. */
-static bool save_is_due(const trp_learner *learner, uint64_t steps)
+/* Once step `steps` is done. One that is due by time may be later; one that is due by steps waits
+ * for the one before. */
+static bool save_is_due(trp_learner *learner, uint64_t steps)
 {
     uint64_t every = learner->options.checkpoint_every_steps;
     if (every > 0 && steps - learner->begun_steps >= every)
         return true;
-    return deadline_passed(learner->save_due, &clock_monotonic);
+    return deadline_passed(learner->save_due, &clock_monotonic) && !saver_is_busy(&learner->saver);
 }
 
 /* ---- the group ----------------------------------------------------------------------------- */
@@ -463,8 +464,7 @@ static trp_status bring(trp_learner *learner, trp_batch *batches, struct mode_ro
     round->stops = trp_stop_requested(learner->options.stop);
     round->over = deadline_passed(learner->end, &clock_monotonic);
     round->ended = learner->ended;
-    round->saves = mode->leads && save_is_due(learner, learner->progress.steps + 1) &&
-                   !saver_is_busy(&learner->saver);
+    round->saves = mode->leads && save_is_due(learner, learner->progress.steps + 1);
     return status;
 }
 

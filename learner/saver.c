@@ -1,9 +1,8 @@
 /* Problem: a checkpoint is written for as long as the disk takes, and learning should not wait.
  * Design: the state is copied between two steps, and a thread of low priority writes the copy; one
- * at a time, so that memory is that of one copy, which stays for the next one. What is due before
- * the last one is written waits until it is. At the end the state is written where it is.
- * Guarantee: what is on the disk was the state between two steps, and a failure to write it is
- * known at the next step. */
+ * at a time, so that memory is that of one copy, which stays for the next one. At the end the state
+ * is written where it is. Guarantee: what is on the disk was the state between two steps, and a
+ * failure to write it is known at the next step. */
 #include "saver.h"
 
 #include <inttypes.h>
@@ -60,6 +59,7 @@ trp_status saver_begin(struct saver *saver, struct trp_update_run *update, trp_p
 {
     if (turns_active())
         return put_now(saver, update, publisher, progress);
+    TRP_TRY(saver_wait(saver));
     if (!saver->started)
         TRP_TRY(background_start(&saver->background, "checkpoint"));
     saver->started = true;

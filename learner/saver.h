@@ -19,7 +19,7 @@ struct saver {
 /* Waits for what is being written, and gives up the thread. */
 void saver_cleanup(struct saver *saver);
 
-/* Begins to write the state as it is, where nothing is being written. In a deterministic run it is
+/* Begins to write the state as it is, once the one before is written. In a deterministic run it is
  * on the disk when this returns, and there is no thread. */
 TRP_MUST_USE trp_status saver_begin(struct saver *saver, struct trp_update_run *update,
                                     trp_publisher *publisher,

@@ -153,7 +153,7 @@ static void thread_lane_skip(struct peer_lane *base, size_t size)
 
 static trp_status thread_lane_receive(struct peer_lane *base, void *to, size_t size, size_t *came)
 {
-    const void *bytes;
+    const void *bytes = NULL;
     TRP_TRY(thread_lane_peek(base, 1, size, &bytes, came));
     if (*came == 0)
         return TRP_OK;

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ enum { FAILING_STEP = 40, STEPS = 400 };
 
 static char failing[32]; /* the node that fails once, in its step FAILING_STEP or later; "": none */
 static atomic_int failures;
+static bool comes_back; /* it begins again */
 static trp_updater_impl failing_updater;
 static trp_agent_impl failing_agent;
 static const trp_agent_impl *honest;
@@ -33,6 +35,8 @@ static trp_status step_or_fail(trp_updater *updater, const trp_update *update)
     if (update->step >= FAILING_STEP && strcmp(log_origin_get().node, failing) == 0 &&
         atomic_fetch_add(&failures, 1) == 0)
         return trp_fail(TRP_DATA_LOSS, "asked to fail");
+    if (comes_back && atomic_load(&failures) == 1)
+        poll(NULL, 0, 20); /* the others are not to be done before it is there */
     return honest_step(updater, update);
 }
 
@@ -166,6 +170,7 @@ static void a_thread_that_fails_begins_again(void **state)
 {
     struct scratch *scratch = *state;
     static const char *const nodes[] = {"learner/0", "learner/1"};
+    comes_back = true;
     for (size_t i = 0; i < 2; i++) {
         trp_agent agent = agent_that_fails(nodes[i]);
         trp_run_result result;
@@ -183,6 +188,7 @@ static void a_thread_that_fails_begins_again(void **state)
         setup(state);
         scratch = *state;
     }
+    comes_back = false;
 }
 
 static void a_thread_that_fails_may_stay_away(void **state)

@@ -92,6 +92,7 @@ static trp_status lead_elsewhere(struct context_relay *relay, const char *name, 
         known->next = relay->peers;
         relay->peers = known;
     }
+    lead_nowhere(relay); /* if it led to a server of this process */
     trp_relay_set(relay->relay, relay->peers->service);
     return TRP_OK;
 }

@@ -7,6 +7,7 @@
  *
  * A member that the gang takes for lost is killed: it may only hang, and must not write a
  * checkpoint later on. A thread cannot be; it is told that the others go on without it. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <troupe/rendezvous.h>
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/file.h"
 #include "core/status.h"
 #include "run.h"
 
@@ -74,9 +76,12 @@ static trp_status recall_number(const struct run *run, const char *name, uint64_
     while (file && (fields = fscanf(file, "%40s %" SCNu64, group, &last)) == 2)
         if (strcmp(group, name) == 0)
             *number = last;
+    trp_status status = TRP_OK;
+    if (!file && errno != ENOENT)
+        status =
+            trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", path, strerror(errno));
     if (file)
         fclose(file);
-    trp_status status = TRP_OK;
     if (fields != EOF)
         status = trp_fail(TRP_DATA_LOSS, "%s: it is no list of groups and numbers", path);
     free(path);

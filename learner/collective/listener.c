@@ -33,13 +33,15 @@ static trp_status listen_at(struct trp_collective_listener *listener, const stru
     unsigned size;
     TRP_TRY(address_resolve(address->target, &name, &size));
     listener->fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener->fd < 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "socket: %s", strerror(errno));
     int yes = 1; /* connections that are closing do not count */
     setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (address->path)
         unlink(address->path);
     if (address->path)
         fchmod(listener->fd, 0600); /* the file that bind() makes is the owner's alone */
-    if (listener->fd < 0 || bind(listener->fd, (struct sockaddr *)&name, size) != 0 ||
+    if (bind(listener->fd, (struct sockaddr *)&name, size) != 0 ||
         listen(listener->fd, BACKLOG) != 0)
         return trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "address %s: %s",
                         address->target, strerror(errno));

@@ -86,6 +86,9 @@ static trp_status follow(struct synchronous *s)
     s->base.rows = 0;
     do {
         TRP_TRY(tell_deed(s, DONE, 0, &deed));
+        if (deed >> 8 >= s->base.vectors->count)
+            return trp_fail(TRP_DATA_LOSS, "a learner %s vector %" PRIu64 ", which is none",
+                            deed_name(deed), deed >> 8);
         if ((deed & 3) == REDUCE)
             TRP_TRY(phase_reduce(s, (size_t)(deed >> 8)));
         if ((deed & 3) == APPLY)
@@ -333,7 +336,12 @@ static trp_status agree_on_state(struct synchronous *s, struct mode_meeting *mee
     if (root == s->group.size) {
         if (s->base.leads)
             TRP_TRY(meeting->reload(meeting->context, meeting));
+        s->was_in_group = s->was_in_group || s->base.leads; /* what it read is the group's */
         TRP_TRY(elect(s, meeting, &root));
+        if (root == s->group.size)
+            return trp_fail(TRP_DATA_LOSS,
+                            "learner: no learner of generation %" PRIu64 " has the whole state",
+                            s->group.generation);
     }
     uint64_t words[LEARNERS_WORDS];
     memcpy(words, learners_told(&s->group, root), sizeof words);

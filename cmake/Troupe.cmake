@@ -139,6 +139,20 @@ function(troupe_fuzz name)
     troupe_test_limit(fuzz_${name} 60)
 endfunction()
 
+# troupe_gloo(): test_gloo_group, gloo behind C; without gloo nothing, and TROUPE_GLOO is not defined.
+function(troupe_gloo)
+    add_library(test_gloo_group INTERFACE)
+    if(NOT GLOO_LIBRARY)
+        return()
+    endif()
+    add_library(gloo_group STATIC tests/learner/gloo_group.cpp)
+    target_link_libraries(gloo_group PRIVATE troupe_flags)
+    # C programs: linked as such, with the sanitizers' libraries of C.
+    set_target_properties(gloo_group PROPERTIES CXX_STANDARD 17 LINKER_LANGUAGE C)
+    target_link_libraries(test_gloo_group INTERFACE gloo_group ${GLOO_LIBRARY} stdc++)
+    target_compile_definitions(test_gloo_group INTERFACE TROUPE_GLOO)
+endfunction()
+
 # troupe_bench(name [WITH part...] LINK ...): bench/bench_<name>.c and bench/<part>.c, which prints
 # rows for scripts/bench.
 function(troupe_bench name)

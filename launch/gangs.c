@@ -82,7 +82,7 @@ static trp_status recall_number(const struct run *run, const char *name, uint64_
             trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", path, strerror(errno));
     if (file)
         fclose(file);
-    if (fields != EOF)
+    if (fields != EOF || *number > INT64_MAX) /* "-1" is read as a number, too */
         status = trp_fail(TRP_DATA_LOSS, "%s: it is no list of groups and numbers", path);
     free(path);
     return status;

@@ -377,6 +377,9 @@ static trp_status find_furthest(const struct hogwild *hogwild, const trp_generat
         char *owner = name_of_rank(hogwild, generation, rank);
         trp_status status = shared_memory_read(hogwild->memory, generation->addresses[rank], owner,
                                                offsetof(struct hogwild_head, steps.value), &steps);
+        if (status == TRP_UNAVAILABLE)
+            trp_log(TRP_WARN, "learner shares nothing with learner=%s reason=%s", owner,
+                    trp_last_error());
         free(owner);
         if (status == TRP_UNAVAILABLE)
             continue;

@@ -116,6 +116,11 @@ static trp_status gather_state(struct synchronous *s, size_t index, size_t state
 trp_status sharded_gather(struct synchronous *s)
 {
     struct vectors *vectors = s->base.vectors;
+    if (!s->group.collective) /* it never met the others, or they are gone with their parts */
+        return vectors_are_whole(vectors)
+                   ? TRP_OK
+                   : trp_fail(TRP_UNAVAILABLE, "the others are gone with their parts of the "
+                                               "optimizer's state");
     TRP_TRY(vectors_fetch(vectors));
     if (s->base.leads)
         vectors_make_whole(vectors);

@@ -191,6 +191,26 @@ static void a_thread_that_fails_begins_again(void **state)
     comes_back = false;
 }
 
+/* One more has to be left, and none is below 0. */
+static void numbers_of_generations_that_cannot_be_are_refused(void **state)
+{
+    static const char *const numbers[] = {"18446744073709551615", "-5", "many"};
+    struct scratch *scratch = *state;
+    trp_agent agent = agent_that_fails("nobody");
+    trp_learner_options learning = {.count = 2};
+    trp_run_result result;
+    assert_int_equal(run(scratch, &agent, &learning, &result), TRP_OK);
+    for (size_t i = 0; i < 3; i++) {
+        char *command = xasprintf("echo learner %s >%s/generations", numbers[i], scratch->run);
+        assert_int_equal(system(command), 0);
+        free(command);
+        trp_program *program = gang_program(&agent, &learning);
+        trp_run_options again = {.run_dir = scratch->run, .resume = true, .max_seconds = 60};
+        assert_int_not_equal(trp_run(program, &again, &result), TRP_OK);
+        trp_program_destroy(program);
+    }
+}
+
 static void a_thread_that_fails_may_stay_away(void **state)
 {
     struct scratch *scratch = *state;
@@ -233,6 +253,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_thread_that_fails_begins_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(numbers_of_generations_that_cannot_be_are_refused, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_thread_that_fails_may_stay_away, setup, teardown),
         cmocka_unit_test_setup_teardown(a_thread_that_fails_may_end_the_program, setup, teardown),
         cmocka_unit_test_setup_teardown(too_few_threads_end_the_program, setup, teardown),

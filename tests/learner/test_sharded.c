@@ -174,6 +174,24 @@ static void a_loss_goes_back_to_the_checkpoint(void **state)
     run_free(alone);
 }
 
+/* Its checkpoint has the state that all began with. */
+static void who_meets_nobody_ends_well(void **state)
+{
+    struct plan plan = {
+        .members = 2, .steps = 9, .optimizer = rules[0], .mode = "sharded", .checkpoints = *state};
+    struct run *run = xcalloc(1, sizeof *run);
+    run->plan = plan;
+    run->gang = trp_gang_create(&(trp_gang_options){.name = "learner", .count = plan.members});
+    run->stops[0] = trp_stop_create();
+    trp_stop_request(run->stops[0]);
+    member_start(run, 0, 0);
+    member_join(run, 0);
+    if (run->members[0].status != TRP_OK)
+        fail_msg("%s", run->members[0].words);
+    assert_int_equal(run->members[0].counters.steps, 0);
+    run_free(run);
+}
+
 /* Nobody is lost, so nothing is. */
 static void a_new_member_gets_a_part_of_the_state(void **state)
 {
@@ -209,6 +227,7 @@ int main(void)
         cmocka_unit_test(layerwise_optimizers_are_refused),
         cmocka_unit_test_setup_teardown(checkpoints_are_of_any_number_of_learners, setup, teardown),
         cmocka_unit_test_setup_teardown(a_loss_goes_back_to_the_checkpoint, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_meets_nobody_ends_well, setup, teardown),
         cmocka_unit_test_setup_teardown(a_new_member_gets_a_part_of_the_state, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,7 +140,8 @@ static void append_rate(const struct run *run, char *line, size_t size, struct r
         if (!metrics_last(&run->nodes[i].metrics, rate->metric, &value))
             continue;
         if (rate->known[i] && gangs_counts(run, &run->nodes[i], rate->metric)) {
-            steps += value - rate->last[i];
+            /* A group that goes back to a checkpoint makes its steps again. */
+            steps += value > rate->last[i] ? value - rate->last[i] : 0;
             counted++;
         }
         rate->known[i] = true;

@@ -298,19 +298,26 @@ int main(void)
 {
     char *dir = make_dir("/tmp");
     int fds[RANKS], failed = 0, status;
+    pid_t children[RANKS];
     raw_pair(fds);
     struct common *common =
         mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     stop_if(common == MAP_FAILED, "no memory");
-    for (uint32_t i = 0; i < RANKS; i++)
-        if (fork() == 0) {
+    for (uint32_t i = 0; i < RANKS; i++) {
+        children[i] = fork();
+        stop_if(children[i] < 0, "fork");
+        if (children[i] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             close(fds[1 - i]);
             run_rank(&(struct rank){.common = common, .rank = i, .raw = fds[i]}, dir);
             exit(0);
         }
-    while (wait(&status) > 0)
+    }
+    /* Not whoever ends: what removes the directory is a child, too, and waits for this process. */
+    for (uint32_t i = 0; i < RANKS; i++) {
+        stop_if(waitpid(children[i], &status, 0) != children[i], "waitpid");
         failed |= status;
+    }
     remove_dir(dir);
     return failed ? 1 : 0;
 }

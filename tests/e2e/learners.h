@@ -6,15 +6,22 @@
 
 #include <inttypes.h>
 
-/* The learner's newest process. */
-static inline pid_t pid_of(const struct scene *scene, uint32_t index)
+/* The newest process of the node with that log. */
+static inline pid_t pid_in(const struct scene *scene, const char *name)
 {
-    char *name = xasprintf("run/logs/learner-%u.log", index), *log = scene_read(scene, name);
+    char *log = scene_read(scene, name);
     const char *last = NULL;
     for (const char *at = log; (at = strstr(at, " as=processes pid="));)
         last = at += strlen(" as=processes pid=");
     pid_t pid = last ? (pid_t)strtol(last, NULL, 10) : 0;
     free(log);
+    return pid;
+}
+
+static inline pid_t pid_of(const struct scene *scene, uint32_t index)
+{
+    char *name = xasprintf("run/logs/learner-%u.log", index);
+    pid_t pid = pid_in(scene, name);
     free(name);
     return pid;
 }

@@ -62,13 +62,16 @@ static void who_is_killed_comes_back(void **state)
 static void the_target_is_reached_all_the_same(void **state)
 {
     struct scene *scene = *state;
-    START("--launch=processes", "--set=evaluator.target_return=300",
+    START("--launch=processes", "--set=evaluator.target_return=150",
           "--set=agent.learning_rate=1e-3"); /* so that it takes some seconds */
     await_steps(scene, 0, 1);
-    kill(pid_of(scene, 0), SIGKILL);
+    pid_t evaluator = pid_in(scene, "run/logs/evaluator-0.log");
+    assert_int_equal(kill(evaluator, SIGSTOP), 0); /* it does not find out before */
+    check_comes_back(scene, 0, SIGKILL);
+    assert_int_equal(kill(evaluator, SIGCONT), 0);
     assert_int_equal(scene_wait(scene), 0);
     assert_file_contains(scene, "err", "generation 2 of learner: learner/1");
-    assert_file_contains(scene, "out", "the target of 300 is reached");
+    assert_file_contains(scene, "out", "the target of 150 is reached");
     assert_file_contains(scene, "out", "learner/0:      failed 1 time, began again 1 time");
 }
 

@@ -49,12 +49,7 @@ static trp_status a3c_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_a3c_options options = a3c_options(agent);
     struct unroll unroll = a3c_unroll(&options);
-    TRP_TRY(unroll_check(&unroll, env));
-    if (options.separate && options.core)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "a3c: separate layers need a core of none: policy and value both read what "
-                        "it says");
-    return TRP_OK;
+    return unroll_check(&unroll, env);
 }
 
 static trp_status a3c_tables(const trp_agent *agent, const trp_env_spec *env,

@@ -2,60 +2,18 @@
  * losses. */
 #include "a3c.h"
 
-#include <troupe/losses.h>
-#include <troupe/policy_losses.h>
-#include "unroll_steps.h"
-
-static void find_returns(const struct a3c_loss_job *job)
-{
-    trp_trajectories items = job->items;
-    uint32_t rows = job->decisions.rows;
-    for (uint32_t row = 0; row < rows; row++)
-        job->discounts[row] = job->gamma * job->item_discounts[row];
-    items.discounts = job->discounts;
-    items.values = job->values;
-    trp_gae(&items, 1, job->advantages, job->returns);
-}
-
 static void lose_rollouts(void *arguments)
 {
-    const struct a3c_loss_job *job = arguments;
-    const struct decisions *decisions = &job->decisions;
-    uint32_t rows = decisions->rows;
-    decisions_judge(decisions, job->log_probs, job->entropies);
-    job->numbers->decisions = (float)unroll_steps_weigh(&job->items, job->weights);
-    find_returns(job);
-    trp_policy_batch batch = {.rows = rows,
-                              .advantages = job->advantages,
-                              .weights = job->weights,
-                              .entropy = job->entropy_weight};
-    trp_policy_loss policy = trp_policy_gradient_loss(&batch, job->log_probs, job->entropies,
-                                                      job->log_probs, job->entropies);
-    trp_value_batch values = {.rows = rows, .targets = job->returns, .weights = job->weights};
-    trp_loss value = trp_value_loss(&values, job->values, NULL, job->values);
-    for (uint32_t row = 0; row < rows; row++)
-        job->values[row] *= job->value_weight;
-    decisions_backward(decisions, job->log_probs, job->entropies);
-    job->numbers->policy_loss = policy.loss;
-    job->numbers->value_loss = value.loss;
-    job->numbers->entropy = policy.entropy;
-    job->numbers->loss = policy.loss + job->value_weight * value.loss;
+    const struct unroll_loss *loss = arguments;
+    trp_trajectories items = unroll_loss_begin(loss);
+    trp_gae(&items, 1, loss->advantages, loss->returns);
+    unroll_loss_end(loss);
 }
 
-#define AT(member) offsetof(struct a3c_loss_job, member)
-
-void a3c_loss_on(trp_queue *queue, const struct a3c_loss_job *job)
+void a3c_loss_on(trp_queue *queue, const struct unroll_loss *loss)
 {
     static const trp_kernel kernel = {"a3c.loss", lose_rollouts};
-    size_t rows = job->decisions.rows, floats = rows * sizeof(float);
-    trp_operand operands[DECISIONS_OPERANDS + 12] = {
-        {AT(values), floats, TRP_READ | TRP_WRITE}, {AT(items.rewards), floats, TRP_READ},
-        {AT(items.valid), rows, TRP_READ},          {AT(items.first), rows, TRP_READ},
-        {AT(item_discounts), floats, TRP_READ},     {AT(discounts), floats, TRP_WRITE},
-        {AT(log_probs), floats, TRP_WRITE},         {AT(entropies), floats, TRP_WRITE},
-        {AT(advantages), floats, TRP_WRITE},        {AT(returns), floats, TRP_WRITE},
-        {AT(weights), floats, TRP_WRITE},           {AT(numbers), sizeof *job->numbers, TRP_WRITE},
-    };
-    decisions_operands(&job->decisions, AT(decisions), operands + 12);
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
+    trp_operand operands[UNROLL_LOSS_OPERANDS];
+    unroll_loss_operands(loss, 0, operands);
+    trp_queue_run(queue, &kernel, loss, sizeof *loss, operands, UNROLL_LOSS_OPERANDS);
 }

@@ -6,14 +6,13 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "unroll_steps.h"
 
 struct a3c_updater {
     struct unroll_updater shared;
     trp_a3c_options options;
-    struct a3c_numbers turns[2]; /* of the last step and the one before, on the host */
+    struct unroll_numbers turns[2]; /* of the last step and the one before, on the host */
     struct unroll_steps steps;
-    struct a3c_numbers *numbers; /* of the step that it is at; memory of the device */
+    struct unroll_numbers *numbers; /* of the step that it is at; memory of the device */
 };
 
 /* ---- a step -------------------------------------------------------------------------------- */
@@ -21,29 +20,18 @@ struct a3c_updater {
 static void a3c_lose(const struct a3c_updater *updater, const trp_update *update)
 {
     const trp_a3c_options *options = &updater->options;
-    const struct unroll_updater *shared = &updater->shared;
-    const struct unroll_steps *steps = &updater->steps;
-    struct a3c_loss_job job = {.decisions = unroll_steps_decisions(steps, shared, update),
-                               .values = shared->outputs.values,
-                               .items = unroll_steps_items(steps, shared, update),
-                               .item_discounts = steps->item_discounts,
-                               .gamma = options->discount,
-                               .entropy_weight = options->entropy_weight,
-                               .value_weight = options->value_weight,
-                               .discounts = steps->discounts,
-                               .log_probs = steps->log_probs,
-                               .entropies = steps->entropies,
-                               .advantages = steps->advantages,
-                               .returns = steps->returns,
-                               .weights = steps->weights,
-                               .numbers = updater->numbers};
-    a3c_loss_on(update->queue, &job);
+    struct unroll_loss loss = unroll_loss(&updater->steps, &updater->shared, update);
+    loss.gamma = options->discount;
+    loss.entropy_weight = options->entropy_weight;
+    loss.value_weight = options->value_weight;
+    loss.numbers = updater->numbers;
+    a3c_loss_on(update->queue, &loss);
 }
 
 static trp_status a3c_collect(trp_updater *base, const trp_update *update)
 {
     const struct a3c_updater *updater = (struct a3c_updater *)base;
-    const struct a3c_numbers *numbers = &updater->turns[update->step % 2];
+    const struct unroll_numbers *numbers = &updater->turns[update->step % 2];
     trp_update_report(update, "policy_loss", (double)numbers->policy_loss);
     trp_update_report(update, "value_loss", (double)numbers->value_loss);
     trp_update_report(update, "entropy", (double)numbers->entropy);
@@ -55,7 +43,7 @@ static trp_status a3c_collect(trp_updater *base, const trp_update *update)
 static trp_status a3c_step(trp_updater *base, const trp_update *update)
 {
     struct a3c_updater *updater = (struct a3c_updater *)base;
-    struct a3c_numbers *seen = &updater->turns[update->step % 2];
+    struct unroll_numbers *seen = &updater->turns[update->step % 2];
     TRP_TRY(unroll_updater_check(&updater->shared, update));
     trp_net_rows pass = unroll_steps_forward(&updater->steps, &updater->shared, update);
     a3c_lose(updater, update);

@@ -2,7 +2,6 @@
  * include/troupe/impala.h. */
 #include "impala.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "options.h"
@@ -53,10 +52,6 @@ static trp_status impala_check(const trp_agent *agent, const trp_env_spec *env)
     struct unroll unroll = impala_unroll(&options);
     trp_optimizer optimizer = impala_optimizer(&options);
     TRP_TRY(unroll_check(&unroll, env));
-    if (options.separate && options.core)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "impala: separate layers need a core of none: policy and value both read "
-                        "what it says");
     if (options.c_bar > options.rho_bar)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "impala: c_bar is %g, must be in (0, %g], which is rho_bar",

@@ -3,8 +3,7 @@
 #define TRP_AGENTS_IMPALA_H
 
 #include <troupe/impala.h>
-#include <troupe/returns.h>
-#include "unroll.h"
+#include "unroll_loss.h"
 
 #define IMPALA_TABLE "unrolls"
 
@@ -21,26 +20,17 @@ trp_optimizer impala_optimizer(const trp_impala_options *options);
 
 /* ---- the loss ------------------------------------------------------------------------------ */
 
-struct impala_numbers {
-    float loss, policy_loss, value_loss, entropy;
-    float ratio, clipped; /* means over decisions: of ratios, and of those above rho_bar */
-    float decisions;
+struct impala_ratios {
+    float mean, clipped; /* over decisions; how many of them are above rho_bar */
 };
 
-/* On a queue; pointers are its device's, of rows as [steps][sequences]. A row is a decision where a
- * step was taken and another row follows in its item: losses are means over these. */
+/* On a queue; pointers are its device's. */
 struct impala_loss_job {
-    struct decisions decisions;  /* without mask; says and log_std become gradients */
-    bool *mask;                  /* of decisions; becomes all set where no step was taken */
-    float *values;               /* gradients afterwards */
-    trp_trajectories items;      /* without values and discounts: */
-    const float *item_discounts; /* they lack gamma */
-    const float *old_log_probs;  /* of the policy that acted */
+    struct unroll_loss loss;
+    const float *old_log_probs; /* of the policy that acted */
     trp_vtrace_options vtrace;
-    float gamma, entropy_weight, value_weight;
-    float *discounts, *log_probs, *entropies, *log_ratios, *advantages, *returns,
-        *weights; /* room */
-    struct impala_numbers *numbers;
+    float *log_ratios; /* room */
+    struct impala_ratios *ratios;
 };
 
 void impala_loss_on(trp_queue *queue, const struct impala_loss_job *job);

@@ -6,7 +6,11 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "unroll_steps.h"
+
+struct impala_numbers {
+    struct unroll_numbers loss;
+    struct impala_ratios ratios;
+};
 
 struct impala_updater {
     struct unroll_updater shared;
@@ -22,28 +26,20 @@ struct impala_updater {
 static void lose_batch(const struct impala_updater *updater, const trp_update *update)
 {
     const trp_impala_options *options = &updater->options;
-    const struct unroll_updater *shared = &updater->shared;
-    const struct unroll_steps *steps = &updater->steps;
-    struct impala_loss_job job = {.decisions = unroll_steps_decisions(steps, shared, update),
-                                  .values = shared->outputs.values,
-                                  .items = unroll_steps_items(steps, shared, update),
-                                  .item_discounts = steps->item_discounts,
-                                  .old_log_probs = steps->old_log_probs,
-                                  .vtrace = {.rho_bar = options->rho_bar,
-                                             .c_bar = options->c_bar,
-                                             .policy_rho_bar = options->policy_rho_bar,
-                                             .lambda = options->lambda},
-                                  .gamma = options->discount,
-                                  .entropy_weight = options->entropy_weight,
-                                  .value_weight = options->value_weight,
-                                  .discounts = steps->discounts,
-                                  .log_probs = steps->log_probs,
-                                  .entropies = steps->entropies,
-                                  .log_ratios = updater->log_ratios,
-                                  .advantages = steps->advantages,
-                                  .returns = steps->returns,
-                                  .weights = steps->weights,
-                                  .numbers = updater->numbers};
+    struct impala_loss_job job = {
+        .loss = unroll_loss(&updater->steps, &updater->shared, update),
+        .old_log_probs = updater->steps.old_log_probs,
+        .vtrace = {.rho_bar = options->rho_bar,
+                   .c_bar = options->c_bar,
+                   .policy_rho_bar = options->policy_rho_bar,
+                   .lambda = options->lambda},
+        .log_ratios = updater->log_ratios,
+        .ratios = &updater->numbers->ratios,
+    };
+    job.loss.gamma = options->discount;
+    job.loss.entropy_weight = options->entropy_weight;
+    job.loss.value_weight = options->value_weight;
+    job.loss.numbers = &updater->numbers->loss;
     impala_loss_on(update->queue, &job);
 }
 
@@ -51,12 +47,12 @@ static trp_status impala_collect(trp_updater *base, const trp_update *update)
 {
     const struct impala_updater *updater = (struct impala_updater *)base;
     const struct impala_numbers *numbers = &updater->turns[update->step % 2];
-    trp_update_report(update, "policy_loss", (double)numbers->policy_loss);
-    trp_update_report(update, "value_loss", (double)numbers->value_loss);
-    trp_update_report(update, "entropy", (double)numbers->entropy);
-    trp_update_report(update, "ratio", (double)numbers->ratio);
-    trp_update_report(update, "clipped", (double)numbers->clipped);
-    trp_update_report(update, "decisions", (double)numbers->decisions);
+    trp_update_report(update, "policy_loss", (double)numbers->loss.policy_loss);
+    trp_update_report(update, "value_loss", (double)numbers->loss.value_loss);
+    trp_update_report(update, "entropy", (double)numbers->loss.entropy);
+    trp_update_report(update, "ratio", (double)numbers->ratios.mean);
+    trp_update_report(update, "clipped", (double)numbers->ratios.clipped);
+    trp_update_report(update, "decisions", (double)numbers->loss.decisions);
     unroll_updater_report_lag(update);
     return TRP_OK;
 }
@@ -68,7 +64,7 @@ static trp_status impala_step(trp_updater *base, const trp_update *update)
     TRP_TRY(unroll_updater_check(&updater->shared, update));
     trp_net_rows pass = unroll_steps_forward(&updater->steps, &updater->shared, update);
     lose_batch(updater, update);
-    TRP_TRY(unroll_steps_apply(&updater->shared, update, &pass, &updater->numbers->loss));
+    TRP_TRY(unroll_steps_apply(&updater->shared, update, &pass, &updater->numbers->loss.loss));
     trp_queue_copy(update->queue, seen, updater->numbers, sizeof *seen);
     return base->impl->collect ? TRP_OK : impala_collect(base, update);
 }

@@ -16,8 +16,15 @@ trp_status unroll_check_batch(const struct unroll *unroll, uint32_t batch_size)
 
 trp_status unroll_check(const struct unroll *unroll, const trp_env_spec *env)
 {
+    const struct actor_critic *network = &unroll->network;
     TRP_TRY(unroll_check_batch(unroll, unroll->batch_size));
-    return actor_critic_check(&unroll->network, env);
+    TRP_TRY(actor_critic_check(network, env));
+    if (network->separate && network->core)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s: separate layers need a core of none: policy and value both read what "
+                        "it says",
+                        network->who);
+    return TRP_OK;
 }
 
 static trp_sequence_options unroll_sequence(const struct unroll *unroll)

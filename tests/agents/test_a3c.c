@@ -172,19 +172,7 @@ static struct study *some_study(const trp_env_spec *env, uint64_t seed)
 static void learning_goes_on_after_a_checkpoint_bit_for_bit(void **state)
 {
     (void)state;
-    enum { STEPS = 12, SAVED_AT = 5 };
-    trp_env_spec env = env_of(TRP_ACTION_BOX, false);
-    struct study *whole = some_study(&env, 3), *resumed = some_study(&env, 99);
-    struct items *items[STEPS];
-    for (size_t i = 0; i < STEPS; i++) {
-        items[i] = items_create(&whole->updater->sources[0], BATCH);
-        items_fill(items[i], &env, i);
-    }
-    study_assert_resumes(whole, resumed, items, STEPS, SAVED_AT);
-    for (size_t i = 0; i < STEPS; i++)
-        items_destroy(items[i]);
-    study_destroy(whole);
-    study_destroy(resumed);
+    assert_resumes(some_study);
 }
 
 static void batches_from_a_broken_peer_are_refused(void **state)

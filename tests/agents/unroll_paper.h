@@ -304,4 +304,24 @@ static inline void paper_end(struct paper_net *net, struct paper_adam *adam)
     free(adam->v);
 }
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* `create` makes the study of one agent, of that seed. */
+static inline void assert_resumes(struct study *(*create)(const trp_env_spec *, uint64_t seed))
+{
+    enum { STEPS = 12, SAVED_AT = 5 };
+    trp_env_spec env = env_of(TRP_ACTION_BOX, false);
+    struct study *whole = create(&env, 3), *resumed = create(&env, 99);
+    struct items *items[STEPS];
+    for (size_t i = 0; i < STEPS; i++) {
+        items[i] = items_create(&whole->updater->sources[0], BATCH);
+        items_fill(items[i], &env, i);
+    }
+    study_assert_resumes(whole, resumed, items, STEPS, SAVED_AT);
+    for (size_t i = 0; i < STEPS; i++)
+        items_destroy(items[i]);
+    study_destroy(whole);
+    study_destroy(resumed);
+}
+
 #endif

@@ -35,7 +35,7 @@ static trp_status preside(struct mesh *mesh, struct schedule_table *table)
 {
     struct hello_profile mine;
     hello_profile_init(&mine, mesh->options);
-    table_choose(table, mesh->options->deterministic);
+    table_choose(table);
     trp_status status = compare_all(mesh, &mine);
     struct hello_agreement agreement = {.status = status, .table = *table};
     if (status != TRP_OK)

@@ -274,7 +274,7 @@ static trp_status create_member(trp_collective **out, struct local_group *group,
     for (uint32_t peer = 0; peer < group->size; peer++)
         lanes[peer] = peer == rank ? NULL : create_lane(group, rank, peer);
     struct schedule_table table;
-    table_choose(&table, options->deterministic);
+    table_choose(&table);
     status = collective_start(*out, lanes, &table);
     free(lanes);
     return status;

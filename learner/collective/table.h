@@ -4,7 +4,7 @@
 
 #include "schedule.h"
 
-/* Deterministic runs have one table everywhere, so that sums are made in one order. */
-void table_choose(struct schedule_table *table, bool deterministic);
+/* The same in every run, deterministic or not, so that sums are made in one order. */
+void table_choose(struct schedule_table *table);
 
 #endif

@@ -33,6 +33,7 @@ struct operation {
 struct group_peer {
     struct notice_line line;
     struct notice waits;   /* its last one of that kind; kind 0: none */
+    int64_t waits_ns;      /* when that came */
     struct notice differs; /* the same; only rank 0 is told */
     int64_t broken_ns;     /* since when its lane fails; 0: it does not */
 };

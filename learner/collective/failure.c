@@ -140,6 +140,7 @@ static void tell_waits(struct trp_collective *c, int64_t now)
 static void hear_waits(struct trp_collective *c, uint32_t peer, const struct notice *notice)
 {
     c->peers[peer].waits = *notice;
+    c->peers[peer].waits_ns = clock_now_ns(&clock_monotonic);
     if (c->first && c->first->began_ns > 0 && !transfer_is_done(&c->first->transfer) &&
         c->first->transfer.schedule.call.sequence == notice->call.sequence)
         tell_waits(c, clock_now_ns(&clock_monotonic));
@@ -210,16 +211,18 @@ void collective_lane_failed(struct trp_collective *c, uint32_t peer)
         c->peers[peer].broken_ns = clock_now_ns(&clock_monotonic);
 }
 
-/* Along what ranks told, to the one that waits for nobody. */
+/* Along what ranks told, to the one that waits for nobody. A rank may be an operation behind: what
+ * it told since this one began holds. */
 static uint32_t waited_for(const struct trp_collective *c)
 {
     const struct transfer *transfer = &c->first->transfer;
     uint32_t direct = transfer_waits_for(transfer), rank = direct;
     for (uint32_t steps = 0; steps < c->size && rank != c->rank; steps++) {
-        const struct notice *waits = &c->peers[rank].waits;
-        if (waits->kind == 0 || waits->call.sequence != transfer->schedule.call.sequence)
+        const struct group_peer *peer = &c->peers[rank];
+        bool same = peer->waits.call.sequence == transfer->schedule.call.sequence;
+        if (peer->waits.kind == 0 || (!same && peer->waits_ns < c->first->began_ns))
             return rank;
-        rank = waits->rank;
+        rank = peer->waits.rank;
     }
     return direct;
 }

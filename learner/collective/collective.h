@@ -65,6 +65,8 @@ struct trp_collective {
     struct notice dispute; /* as it was told */
     struct notice told;    /* the last of NOTICE_WAITS; kind 0: none */
     int64_t told_ns;
+    uint64_t gave_up; /* the operation in which it told so the rank that decides; 0: none */
+    int64_t gave_up_ns;
 
     struct mutex abort_mutex;
     char *abort_words;       /* under abort_mutex; NULL: nobody aborted */

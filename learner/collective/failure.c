@@ -1,5 +1,6 @@
 /* How a group fails: with the same words on all ranks that live. The first rank that knows says it
- * to all on their lines, and whoever is told first says nothing else.
+ * to all on their lines, and whoever is told first says nothing else. Ranks that give up another
+ * one may do so at one moment, each in words of its own: the lowest of them says it to all.
  *
  * A process that ends closes its lines, so every rank learns by itself who is gone. A rank that is
  * stopped, or does something else, closes nothing: whoever waits for long tells all others in
@@ -227,6 +228,29 @@ static uint32_t waited_for(const struct trp_collective *c)
     return direct;
 }
 
+/* Fails because of rank `lost`, as the lowest rank but that one says. Who hears nothing from that
+ * one, which may be gone as well, says it by itself. */
+static void TRP_PRINTF(4, 5)
+    give_up(struct trp_collective *c, uint32_t lost, trp_status status, const char *format, ...)
+{
+    char text[NOTICE_TEXT_BYTES_MAX + 1];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    uint32_t judge = lost == 0 ? 1 : 0;
+    uint64_t sequence = c->first->transfer.schedule.call.sequence;
+    int64_t now = clock_now_ns(&clock_monotonic);
+    if (c->rank != judge && c->gave_up != sequence) {
+        struct notice notice = {.kind = NOTICE_FAILED, .status = status, .rank = c->rank};
+        c->gave_up = sequence;
+        c->gave_up_ns = now;
+        notice_send(&c->peers[judge].line, &notice, text);
+    } else if (c->rank == judge || now > c->gave_up_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000)) {
+        fail_with(c, status, xstrdup(text));
+    }
+}
+
 static void fail_late(struct trp_collective *c)
 {
     char words[CALL_WORDS_BYTES];
@@ -234,10 +258,13 @@ static void fail_late(struct trp_collective *c)
     call_words(call, words);
     if (c->disputed)
         decide_dispute(c, c->rank, &c->dispute);
-    collective_fail(c, TRP_DEADLINE_EXCEEDED,
-                    "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
-                    ", %s, for %" PRId64 " ms",
-                    waited_for(c), c->size, call->sequence, words, c->timeout_ns / 1000000);
+    if (c->status != TRP_OK)
+        return;
+    uint32_t lost = waited_for(c);
+    give_up(c, lost, TRP_DEADLINE_EXCEEDED,
+            "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
+            ", %s, for %" PRId64 " ms",
+            lost, c->size, call->sequence, words, c->timeout_ns / 1000000);
 }
 
 static int64_t worries_after(const struct trp_collective *c)
@@ -258,9 +285,9 @@ static void give_up_broken(struct trp_collective *c, int64_t now)
             collective_fail(c, TRP_UNAVAILABLE, "rank %" PRIu32 " of %" PRIu32 " has left", peer,
                             c->size);
         else if (now > it->broken_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000))
-            collective_fail(c, TRP_UNAVAILABLE,
-                            "rank %" PRIu32 " of %" PRIu32 " is cut off from rank %" PRIu32, peer,
-                            c->size, c->rank);
+            give_up(c, peer, TRP_UNAVAILABLE,
+                    "rank %" PRIu32 " of %" PRIu32 " is cut off from rank %" PRIu32, peer, c->size,
+                    c->rank);
     }
 }
 
@@ -290,5 +317,7 @@ int64_t collective_worry_ns(const struct trp_collective *c)
     if (now < began + worries_after(c))
         return began + worries_after(c);
     int64_t again = now + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000);
+    if (c->gave_up == c->first->transfer.schedule.call.sequence)
+        return again;
     return again < began + c->timeout_ns ? again : began + c->timeout_ns;
 }

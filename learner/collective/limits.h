@@ -45,7 +45,8 @@ enum {
     COLLECTIVE_WORRY_MS_MAX = 100,
     COLLECTIVE_WORRY_AGAIN_MS = 100,
     /* failure.c: from when a lane fails until its rank is given up, if its line says nothing: both
-     * end together when a process does. */
+     * end together when a process does. Then, or at the deadline, as long for the answer of the
+     * rank that decides. */
     COLLECTIVE_SILENCE_MS = 500,
 };
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,7 @@ static void say(const char *line)
 static int rank_main(char **arguments)
 {
     uint32_t rank = (uint32_t)atoi(arguments[1]);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
     char *addresses[SIZE];
     for (uint32_t i = 0; i < SIZE; i++)
         addresses[i] = xasprintf("unix:%s/%u", arguments[0], i);

@@ -64,9 +64,12 @@ static void the_target_is_reached_all_the_same(void **state)
     struct scene *scene = *state;
     START("--launch=processes", "--set=evaluator.target_return=150",
           "--set=agent.learning_rate=1e-3"); /* so that it takes some seconds */
-    await_steps(scene, 0, 1);
-    pid_t evaluator = pid_in(scene, "run/logs/evaluator-0.log");
+    struct deadline deadline = patience();
+    pid_t evaluator;
+    while ((evaluator = pid_in(scene, "run/logs/evaluator-0.log")) == 0)
+        look_again_soon(deadline, "the evaluator");
     assert_int_equal(kill(evaluator, SIGSTOP), 0); /* it does not find out before */
+    await_steps(scene, 0, 1);
     check_comes_back(scene, 0, SIGKILL);
     assert_int_equal(kill(evaluator, SIGCONT), 0);
     assert_int_equal(scene_wait(scene), 0);

@@ -64,7 +64,7 @@ struct host_job {
     size_t pointers[KERNEL_REACHES_MAX]; /* of operands, as trp_operand has them */
 };
 
-struct work {
+struct cuda_work {
     enum work_kind kind;
     const struct cuda_kernel *kernel; /* WORK_KERNEL */
     size_t arguments; /* where the job, or a kernel's arguments, begin in the list's bytes */
@@ -74,27 +74,27 @@ struct work {
 };
 
 /* A list in the order in which it was put. Zeroed is empty. */
-struct work_list {
-    struct work *works;
+struct cuda_list {
+    struct cuda_work *works;
     char *bytes; /* arguments of all, each at a multiple of 16 */
     size_t count, room, bytes_used, bytes_room;
 };
 
-void work_list_cleanup(struct work_list *list);
+void work_list_cleanup(struct cuda_list *list);
 
 /* Each appends one; what it points to is copied. */
-void work_kernel(struct work_list *list, const struct cuda_kernel *kernel, const void *arguments);
+void work_kernel(struct cuda_list *list, const struct cuda_kernel *kernel, const void *arguments);
 /* The reaches are those of `operands`, for kernels that cannot say them. */
-void work_run(struct work_list *list, const struct cuda_kernel *kernel, const void *arguments,
+void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const void *arguments,
               const trp_operand *operands, size_t operand_count);
-void work_host(struct work_list *list, const trp_kernel *kernel, const void *arguments,
+void work_host(struct cuda_list *list, const trp_kernel *kernel, const void *arguments,
                size_t bytes, const trp_operand *operands, size_t operand_count);
-void work_gemm(struct work_list *list, const struct gemm_job *job);
-void work_conv(struct work_list *list, const struct conv_job *job);
-void work_copy(struct work_list *list, void *to, const void *from, size_t bytes);
-void work_zero(struct work_list *list, void *to, size_t bytes);
+void work_gemm(struct cuda_list *list, const struct gemm_job *job);
+void work_conv(struct cuda_list *list, const struct conv_job *job);
+void work_copy(struct cuda_list *list, void *to, const void *from, size_t bytes);
+void work_zero(struct cuda_list *list, void *to, size_t bytes);
 
-static inline const void *work_arguments(const struct work_list *list, const struct work *work)
+static inline const void *work_arguments(const struct cuda_list *list, const struct cuda_work *work)
 {
     return list->bytes + work->arguments;
 }

@@ -53,6 +53,10 @@ struct trp_params_client {
     trp_moments *published;         /* the state's statistics, where nothing else has them */
     trp_moments *base, *done, *sum; /* statistics: of earlier lives, of this one, and both */
     size_t base_count, done_count;
+    Troupe__ClientCounts *carries, **carry_list; /* of others, for the next call */
+    size_t carry_count;
+    trp_client_counts *carried; /* what is remembered of them */
+    size_t carried_count;
     int64_t reported_ns;  /* on the coarse clock */
     int64_t confirmed_ns; /* when it was last known that there is no newer version */
     uint64_t newest;      /* of the publisher that answered last */
@@ -84,6 +88,67 @@ trp_status trp_params_client_create(trp_params_client **out,
     if (!options->no_share)
         boot_id_read(client->host);
     *out = client;
+    return TRP_OK;
+}
+
+/* ---- counts of others ------------------------------------------------------------------------ */
+
+void trp_params_client_carry(trp_params_client *client, const trp_client_counts *counts,
+                             size_t count)
+{
+    assert(count <= TRP_PARAMS_CARRIED_MAX);
+    client->carries = xrealloc(client->carries, (count + 1) * sizeof *client->carries);
+    client->carry_list = xrealloc(client->carry_list, (count + 1) * sizeof *client->carry_list);
+    client->carry_count = count;
+    for (size_t i = 0; i < count; i++) {
+        troupe__client_counts__init(&client->carries[i]);
+        client->carries[i].client = counts[i].name;
+        client->carries[i].steps = counts[i].steps;
+        client->carries[i].episodes = counts[i].episodes;
+        client->carries[i].n_statistics = MOMENT_NUMBERS * counts[i].statistic_count;
+        client->carries[i].statistics = (double *)counts[i].statistics;
+        client->carry_list[i] = &client->carries[i];
+    }
+}
+
+const trp_client_counts *trp_params_client_carried(const trp_params_client *client, size_t *count)
+{
+    *count = client->carried_count;
+    return client->carried;
+}
+
+static void forget_carried(trp_params_client *client)
+{
+    for (size_t i = 0; i < client->carried_count; i++) {
+        free(client->carried[i].name);
+        free(client->carried[i].statistics);
+    }
+    free(client->carried);
+    client->carried = NULL;
+    client->carried_count = 0;
+}
+
+/* Of those that were carried, in their order, whatever the reply says they are called. */
+static trp_status note_carried(trp_params_client *client, const Troupe__PullReply *reply)
+{
+    if (client->carry_count == 0)
+        return TRP_OK;
+    if (reply->n_clients != client->carry_count)
+        return trp_fail(TRP_DATA_LOSS, "counts of %zu clients were carried, %zu came back",
+                        client->carry_count, reply->n_clients);
+    client->carried = xcalloc(client->carry_count, sizeof *client->carried);
+    for (size_t i = 0; i < client->carry_count; i++) {
+        const Troupe__ClientCounts *from = reply->clients[i];
+        trp_client_counts *to = &client->carried[client->carried_count++];
+        *to = (trp_client_counts){.name = xstrdup(client->carries[i].client),
+                                  .steps = from->steps,
+                                  .episodes = from->episodes,
+                                  .statistic_count = from->n_statistics / MOMENT_NUMBERS};
+        if (to->statistic_count > 0)
+            to->statistics =
+                xmemdup(from->statistics, to->statistic_count * sizeof *to->statistics);
+    }
+    client->carry_count = 0;
     return TRP_OK;
 }
 
@@ -119,6 +184,9 @@ void trp_params_client_destroy(trp_params_client *client)
         return;
     leave_place(client);
     detach(client);
+    forget_carried(client);
+    free(client->carries);
+    free(client->carry_list);
     free(client->spare);
     free(client->layout);
     free(client->published);
@@ -314,6 +382,8 @@ static Troupe__PullRequest request_of(trp_params_client *client, uint64_t steps,
     if (client->precision == TRP_PARAMS_BF16)
         request.precision = TROUPE__PRECISION__BFLOAT16;
     add_statistics(client, &request);
+    request.n_clients = client->carry_count;
+    request.clients = client->carry_list;
     if (sends)
         return request;
     request.reads = client->reads;
@@ -433,6 +503,8 @@ static trp_status exchange_once(trp_params_client *client, uint64_t steps, uint6
     trp_status status = params_pull(&client->line, &request, deadline, &reply, &asked_ns);
     if (status == TRP_OK)
         status = note_reply(client, reply, steps, episodes);
+    if (status == TRP_OK)
+        status = note_carried(client, reply);
     uint64_t age_ns = reply ? reply->age_ns : 0;
     if (status == TRP_OK)
         status = take_reply(client, &reply, sends, newer);
@@ -468,11 +540,13 @@ static trp_status pull_until(trp_params_client *client, uint64_t steps, uint64_t
 {
     trp_status status = TRP_OK;
     *newer = false;
-    looks = looks && client->view && !report_is_due(client);
+    forget_carried(client);
+    looks = looks && client->view && client->carry_count == 0 && !report_is_due(client);
     if (looks && board_view_newest(client->view) > client->state.version)
         status = read_memory(client, newer);
     if (!looks || status == TRP_ABORTED)
         status = exchange_counts(client, steps, episodes, deadline, newer);
+    client->carry_count = 0;
     client->state.pulls += status == TRP_OK;
     return status;
 }

@@ -333,6 +333,10 @@ trp_status gangs_check(const struct run *run)
                             "learner '%s': %u learners learn together, in a deterministic run a "
                             "learner learns alone: set %s.count=1",
                             group->name, group->count, group->name);
+        if (run->options->deterministic && group->kind == NODE_CACHE)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "cache '%s': a deterministic run has none: it asks by the clock",
+                            group->name);
     }
     return TRP_OK;
 }

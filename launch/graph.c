@@ -15,7 +15,8 @@
 #include "core/limits.h"
 #include "limits.h"
 
-static const char *const kind_words[] = {"replay", "learner", "actor", "evaluator", "node"};
+static const char *const kind_words[] = {"replay", "learner",   "cache",
+                                         "actor",  "evaluator", "node"};
 
 const char *node_kind_word(enum node_kind kind)
 {
@@ -217,7 +218,7 @@ bool group_serves(const struct node_group *group, const char *service)
 {
     if (group->kind == NODE_REPLAY)
         return strcmp(service, REPLAY_SERVICE) == 0;
-    if (group->kind == NODE_LEARNER)
+    if (group->kind == NODE_LEARNER || group->kind == NODE_CACHE)
         return strcmp(service, PARAMS_SERVICE) == 0;
     for (size_t i = 0; group->kind == NODE_OWN && i < group->options.own.serve_count; i++)
         if (strcmp(group->options.own.serves[i]->name, service) == 0)
@@ -291,6 +292,20 @@ trp_node trp_add_learner(trp_program *program, const char *name, const trp_learn
     set_agent(program, group, from->agent);
     if (from->replay.id != 0 || (!from->dataset && from->envs == 0))
         add_edge(program, group, "replay", from->replay, REPLAY_SERVICE);
+    return node_of(program, group);
+}
+
+trp_node trp_add_params_cache(trp_program *program, const char *name,
+                              const trp_params_cache_options *options)
+{
+    struct node_group *group = add_group(program, NODE_CACHE, name, 1);
+    if (!group)
+        return (trp_node){0};
+    static const trp_params_cache_options none;
+    const trp_params_cache_options *from = options ? options : &none;
+    trp_options_resolve(group->table, from, &group->options.cache);
+    group->options.cache.params = from->params;
+    add_edge(program, group, "params", from->params, PARAMS_SERVICE);
     return node_of(program, group);
 }
 
@@ -421,6 +436,7 @@ static const char *own_env(const struct node_group *group)
         return group->options.replay.env;
     case NODE_LEARNER:
         return group->options.learner.env;
+    case NODE_CACHE:
     case NODE_OWN:
         return NULL;
     default:
@@ -532,6 +548,8 @@ static const struct node_group *learner_of(const trp_program *program,
     if (group->kind != NODE_ACTOR && group->kind != NODE_EVALUATOR)
         return NULL;
     const struct node_group *learner = program_group(program, group->options.actor.params);
+    while (learner && learner->kind == NODE_CACHE)
+        learner = program_group(program, learner->options.cache.params);
     return learner && learner->kind == NODE_LEARNER && learner->env ? learner : NULL;
 }
 

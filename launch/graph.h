@@ -10,7 +10,7 @@
 #define PARAMS_SERVICE "troupe.Params"
 #define REPLAY_SERVICE "deepmind.reverb.ReverbService"
 
-enum node_kind { NODE_REPLAY, NODE_LEARNER, NODE_ACTOR, NODE_EVALUATOR, NODE_OWN };
+enum node_kind { NODE_REPLAY, NODE_LEARNER, NODE_CACHE, NODE_ACTOR, NODE_EVALUATOR, NODE_OWN };
 
 struct node_group {
     uint32_t id; /* of its trp_node */
@@ -29,6 +29,7 @@ struct node_group {
     union {
         trp_replay_options replay; /* pointers in here are to copies that the group owns */
         trp_learner_options learner;
+        trp_params_cache_options cache;
         trp_actor_options actor;
         trp_node_options own;
     } options;

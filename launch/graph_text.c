@@ -104,7 +104,8 @@ static void print_quoted(const char *text, FILE *out)
 
 void program_print_dot(const trp_program *program, FILE *out)
 {
-    static const char *const shapes[] = {"cylinder", "box", "ellipse", "ellipse", "hexagon"};
+    static const char *const shapes[] = {"cylinder", "box",     "component",
+                                         "ellipse",  "ellipse", "hexagon"};
     fputs("digraph ", out);
     print_quoted(program->name, out);
     fputs(" {\n    rankdir=LR;\n", out);

@@ -152,6 +152,7 @@ char *node_dir(const trp_context *context);
 /* Runs the node's body: the user's or the built-in one of its kind. */
 TRP_MUST_USE trp_status node_run(trp_context *context);
 TRP_MUST_USE trp_status evaluator_run(trp_context *context);
+TRP_MUST_USE trp_status cache_run(trp_context *context);
 
 /* ---- follow.c: services of groups of learners ---------------------------------------------- */
 

@@ -14,6 +14,10 @@ enum {
     /* gangs.c: a member of a broken generation sees that within what it waits for the others, and
      * has so much more time to say so. */
     GANG_WORD_MS = 500,
+    /* cache.c: a learner answers within a step, one that moves within a few; as many clients that
+     * are new at once are answered side by side. */
+    CACHE_RECALL_MS = 2000,
+    CACHE_THREADS = 16,
     /* control.c: one packet between launcher and node; an error message is at most 1023 bytes. */
     CONTROL_MESSAGE_BYTES_MAX = 2048,
     /* host.c: how long a child waits to tell the launcher; the launcher reads all the time. */

@@ -85,6 +85,15 @@ static const trp_option learner_rows[] = {
         .help = "actors on its host are sent parameters like those elsewhere"),
 };
 
+static const trp_option cache_rows[] = {
+    ROW(trp_params_cache_options, poll_ms, .fallback = "10", .min = 1, .max = 60000, .unit = "ms",
+        .help = "between two questions whether there are newer parameters"),
+    ROW(trp_params_cache_options, precision, .choices = precisions,
+        .help = "of parameters that are sent to the cache"),
+    ROW(trp_params_cache_options, no_share,
+        .help = "actors on its host are sent parameters like those elsewhere"),
+};
+
 static const trp_option actor_rows[] = {
     ROW(trp_actor_options, env, .fixed = true,
         .help = "the environment: NAME or NAME?KEY=VALUE&KEY=VALUE"),
@@ -126,6 +135,7 @@ static const trp_option evaluator_rows[] = {
 static const trp_option_table tables[] = {
     TRP_OPTION_TABLE("replay", replay_rows, trp_replay_options),
     TRP_OPTION_TABLE("learner", learner_rows, trp_learner_options),
+    TRP_OPTION_TABLE("cache", cache_rows, trp_params_cache_options),
     TRP_OPTION_TABLE("actor", actor_rows, trp_actor_options),
     TRP_OPTION_TABLE("evaluator", evaluator_rows, trp_actor_options),
 };

@@ -345,6 +345,8 @@ trp_status node_run(trp_context *context)
         return actor_run(context);
     case NODE_EVALUATOR:
         return evaluator_run(context);
+    case NODE_CACHE:
+        return cache_run(context);
     case NODE_OWN:
         break;
     }

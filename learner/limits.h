@@ -14,6 +14,8 @@ enum {
     PARAMS_PART_BYTES = 16 << 20,
     PARAMS_LEND_MS = 10000,
     PARAMS_LENT_MAX = 2,
+    /* publisher.c: counts in one pull of a cache: 150 KB without statistics. */
+    PARAMS_CARRIED_MAX = 1024,
     /* publisher.c: of all clients' environments together, 24 bytes each: 96 MiB. */
     PARAMS_STATISTICS_MAX = 1 << 22,
     /* learner.c: one wait for a batch or for the answer to priorities before the stop is looked

@@ -31,7 +31,12 @@ struct trp_publisher {
     char host[BOOT_ID_BYTES];
     struct board *board;
     _Atomic uint64_t first_version; /* 0: none is published */
-    struct mutex mutex;             /* all that follows */
+    trp_publisher_recall recall;    /* NULL: there is nobody to ask */
+    void *recall_context;
+    _Atomic int64_t confirmed_ns; /* of what is passed on, on the monotonic clock */
+    _Atomic bool forwards;        /* it is, so far */
+    _Atomic uint64_t total_steps; /* then */
+    struct mutex mutex;           /* all that follows */
     struct loans loans;
     struct client_table clients;
 };
@@ -68,6 +73,17 @@ static void recall_statistics(const trp_client_counts *client, Troupe__PullReply
         xmemdup(client->statistics, client->statistic_count * sizeof *client->statistics);
 }
 
+/* A client that is new here may be old elsewhere. */
+static trp_status recall_client(trp_publisher *publisher, const char *name)
+{
+    if (!publisher->recall)
+        return TRP_OK;
+    mutex_lock(&publisher->mutex);
+    bool known = client_table_find(&publisher->clients, name) != NULL;
+    mutex_unlock(&publisher->mutex);
+    return known ? TRP_OK : publisher->recall(publisher->recall_context, name);
+}
+
 static trp_status count_client(trp_publisher *publisher, const Troupe__PullRequest *request,
                                Troupe__PullReply *reply)
 {
@@ -76,16 +92,82 @@ static trp_status count_client(trp_publisher *publisher, const Troupe__PullReque
     bool named = request->client && request->client[0] != '\0';
     if (named)
         TRP_TRY(request_counts(request, &counts));
+    if (named)
+        TRP_TRY(recall_client(publisher, request->client));
     mutex_lock(&publisher->mutex);
     if (named)
         status = client_table_raise(&publisher->clients, &counts, &now);
     if (status == TRP_OK && request->n_statistics == 0)
         recall_statistics(&now, reply);
-    reply->total_steps = publisher->clients.totals.steps;
+    reply->total_steps =
+        publisher->forwards ? publisher->total_steps : publisher->clients.totals.steps;
     mutex_unlock(&publisher->mutex);
     reply->client_steps = now.steps;
     reply->client_episodes = now.episodes;
     return status;
+}
+
+/* ---- what it says of its own clients ----------------------------------------------------------
+ */
+
+static trp_status count_carried_locked(trp_publisher *publisher,
+                                       const Troupe__ClientCounts *carried,
+                                       Troupe__ClientCounts *answer)
+{
+    trp_client_counts now, counts = {.name = carried->client,
+                                     .steps = carried->steps,
+                                     .episodes = carried->episodes,
+                                     .statistics = (trp_moments *)carried->statistics,
+                                     .statistic_count = carried->n_statistics / MOMENT_NUMBERS};
+    TRP_TRY(client_name_check(carried->client));
+    if (carried->n_statistics % MOMENT_NUMBERS != 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "client %s reports statistics of %zu numbers, not three for each",
+                        carried->client, carried->n_statistics);
+    TRP_TRY(client_table_raise(&publisher->clients, &counts, &now));
+    troupe__client_counts__init(answer);
+    answer->client = carried->client;
+    answer->steps = now.steps;
+    answer->episodes = now.episodes;
+    if (carried->n_statistics > 0 || now.statistic_count == 0)
+        return TRP_OK;
+    answer->n_statistics = MOMENT_NUMBERS * now.statistic_count;
+    answer->statistics = xmemdup(now.statistics, now.statistic_count * sizeof *now.statistics);
+    return TRP_OK;
+}
+
+/* The answers are freed by free_carried(). */
+static trp_status count_carried(trp_publisher *publisher, const Troupe__PullRequest *request,
+                                Troupe__PullReply *reply)
+{
+    size_t count = request->n_clients;
+    if (count == 0)
+        return TRP_OK;
+    if (count > PARAMS_CARRIED_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "a pull carries the counts of %zu clients, at most %d", count,
+                        PARAMS_CARRIED_MAX);
+    Troupe__ClientCounts *answers = xcalloc(count, sizeof *answers);
+    reply->clients = xcalloc(count, sizeof(Troupe__ClientCounts *));
+    reply->clients[0] = answers;
+    trp_status status = TRP_OK;
+    mutex_lock(&publisher->mutex);
+    for (; reply->n_clients < count && status == TRP_OK; reply->n_clients++) {
+        reply->clients[reply->n_clients] = &answers[reply->n_clients];
+        status = count_carried_locked(publisher, request->clients[reply->n_clients],
+                                      &answers[reply->n_clients]);
+    }
+    mutex_unlock(&publisher->mutex);
+    return status;
+}
+
+static void free_carried(Troupe__PullReply *reply)
+{
+    for (size_t i = 0; i < reply->n_clients; i++)
+        free(reply->clients[i]->statistics);
+    if (reply->clients)
+        free(reply->clients[0]);
+    free(reply->clients);
 }
 
 /* ---- what it gets ---------------------------------------------------------------------------- */
@@ -209,6 +291,9 @@ static trp_status answer_pull(trp_publisher *publisher, const Troupe__PullReques
                               struct sending *sending, Troupe__PullReply *reply)
 {
     TRP_TRY(count_client(publisher, request, reply));
+    TRP_TRY(count_carried(publisher, request, reply));
+    if (publisher->forwards)
+        reply->age_ns = (uint64_t)(clock_now_ns(&clock_monotonic) - publisher->confirmed_ns);
     choose_version(publisher, request, sending);
     reply->publisher = publisher->id;
     reply->first_version = publisher->first_version;
@@ -229,6 +314,7 @@ static void handle_pull(Troupe__Params_Service *service, const Troupe__PullReque
     }
     closure(answered ? &reply : NULL, closure_data);
     free(reply.client_statistics);
+    free_carried(&reply);
     free(sending.rounded);
     board_release(publisher->board, sending.version);
 }
@@ -291,6 +377,27 @@ void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64
     if (publisher->first_version == 0)
         publisher->first_version = version;
     board_write(publisher->board, params, version, learner_steps, statistics, statistic_count);
+}
+
+void trp_publisher_use_recall(trp_publisher *publisher, trp_publisher_recall recall, void *context)
+{
+    publisher->recall = recall;
+    publisher->recall_context = context;
+}
+
+void trp_publisher_forward(trp_publisher *publisher, const trp_forwarded_params *forwarded)
+{
+    publisher->total_steps = forwarded->total_steps;
+    publisher->confirmed_ns = clock_now_ns(&clock_monotonic) - forwarded->age_ns;
+    publisher->forwards = true;
+    publisher->first_version = forwarded->first_version;
+    if (!forwarded->params || forwarded->version <= board_newest(publisher->board))
+        return;
+    size_t count = forwarded->statistic_count;
+    trp_moments *statistics =
+        count > 0 ? xmemdup(forwarded->statistics, count * sizeof *statistics) : NULL;
+    board_write(publisher->board, forwarded->params, forwarded->version, forwarded->learner_steps,
+                statistics, count);
 }
 
 trp_client_counts trp_publisher_totals(trp_publisher *publisher)

@@ -8,6 +8,7 @@
 #define TRP_MOMENTS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <troupe/status.h>
 
@@ -20,6 +21,14 @@ typedef struct {
 } trp_moments;
 
 enum { TRP_STATISTICS_MAX = 65536 }; /* of one environment */
+
+/* What a client of parameters did, all its lives together. */
+typedef struct {
+    char *name;
+    uint64_t steps, episodes;
+    trp_moments *statistics; /* what its environments saw (env.h); NULL: nothing to normalise */
+    size_t statistic_count;
+} trp_client_counts;
 
 /* One more number, which is finite. */
 TRP_API void trp_moments_add(trp_moments *moments, double number);

@@ -72,6 +72,18 @@ TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client
 TRP_API TRP_MUST_USE trp_status trp_params_client_sync(trp_params_client *client, uint64_t steps,
                                                        uint64_t episodes, bool *newer);
 
+/* For who passes parameters on (trp_publisher_forward()): what `count` clients of its own did, at
+ * most TRP_PARAMS_CARRIED_MAX, is reported with the next call, which the next pull is, and what is
+ * remembered of them comes back. Borrowed until that pull has returned. */
+enum { TRP_PARAMS_CARRIED_MAX = 1024 };
+TRP_API void trp_params_client_carry(trp_params_client *client, const trp_client_counts *counts,
+                                     size_t count);
+
+/* What the last pull that carried any brought back, in the order in which they were carried; valid
+ * until the next pull. Statistics only of those that were carried without. */
+TRP_API const trp_client_counts *trp_params_client_carried(const trp_params_client *client,
+                                                           size_t *count);
+
 /* With `in_place`, after what was to be read was read: whether that is one whole version. False:
  * the publisher has written others meanwhile; pull again, then it is copied. Without, always true.
  */

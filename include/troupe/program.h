@@ -110,6 +110,17 @@ typedef struct {
     bool no_share; /* clients on its host are sent parameters like those elsewhere */
 } trp_learner_options;
 
+/* A cache of parameters for the actors of a host: it pulls each version once, and hands it out as a
+ * learner does, to actors and evaluators that name it as their .params. What they did it passes on
+ * to the learner; how stale their parameters are is counted from the learner. It goes on with what
+ * it has while the learner is away. */
+typedef struct {
+    trp_node params;                /* the learner to pull from, or another cache */
+    int64_t poll_ms;                /* between two questions whether there are newer ones; 0: 10 */
+    trp_params_precision precision; /* of parameters that are sent to it: from another host */
+    bool no_share; /* clients on its host are sent parameters like those elsewhere */
+} trp_params_cache_options;
+
 typedef struct {
     const trp_agent *agent; /* copied */
     const char *env;        /* registered name, e.g. "CartPole-v1" */
@@ -148,13 +159,15 @@ TRP_API trp_node trp_add_replay(trp_program *program, const char *name,
                                 const trp_replay_options *options);
 TRP_API trp_node trp_add_learner(trp_program *program, const char *name,
                                  const trp_learner_options *options);
+TRP_API trp_node trp_add_params_cache(trp_program *program, const char *name,
+                                      const trp_params_cache_options *options);
 TRP_API trp_node trp_add_actors(trp_program *program, const char *name, uint32_t count,
                                 const trp_actor_options *options);
 TRP_API trp_node trp_add_evaluator(trp_program *program, const char *name,
                                    const trp_actor_options *options);
 
-/* What may be set on the built-in kinds of nodes: "replay", "learner", "actor", "evaluator". NULL:
- * there is no such kind. */
+/* What may be set on the built-in kinds of nodes: "replay", "learner", "cache", "actor",
+ * "evaluator". NULL: there is no such kind. */
 TRP_API const trp_option_table *trp_node_option_table(const char *kind);
 
 /* ---- nodes of your own ------------------------------------------------------------------- */

@@ -27,14 +27,6 @@ TRP_BEGIN_DECLS
 
 typedef struct trp_publisher trp_publisher;
 
-/* The totals of one client, all its lives together. */
-typedef struct {
-    char *name;
-    uint64_t steps, episodes;
-    trp_moments *statistics; /* what its environments saw (env.h); NULL: nothing to normalise */
-    size_t statistic_count;
-} trp_client_counts;
-
 /* `count` floats a snapshot, 1 or more. Version 0: nothing is published yet. At most 65 536 clients
  * with a name are told apart: one more is RESOURCE_EXHAUSTED to itself, at its pull. */
 TRP_API trp_publisher *trp_publisher_create(size_t count);
@@ -80,6 +72,32 @@ TRP_API void trp_publisher_counts_free(trp_client_counts *counts, size_t count);
  * client, which is named. */
 TRP_API TRP_MUST_USE trp_status trp_publisher_restore(trp_publisher *publisher,
                                                       const trp_client_counts *counts);
+
+/* ---- passing on ----------------------------------------------------------------------------- */
+
+/* What a publisher says that has its parameters from another one (trp_add_params_cache() does this
+ * for a host): all but its clients' counts is the other one's. */
+typedef struct {
+    const float *params; /* NULL: nothing newer */
+    uint64_t version, learner_steps;
+    uint64_t first_version; /* of this life of the other one */
+    uint64_t total_steps;   /* of all clients of the other one */
+    const trp_moments *statistics;
+    size_t statistic_count;
+    int64_t age_ns; /* for so long it has not been known that there is nothing newer */
+} trp_forwarded_params;
+
+/* In place of trp_publisher_publish(), each time the other one has said something. A version that
+ * is not greater than every one before changes nothing. */
+TRP_API void trp_publisher_forward(trp_publisher *publisher, const trp_forwarded_params *forwarded);
+
+/* Asks for what is remembered elsewhere of a client that this publisher has not heard of, before
+ * its first pull is answered, on the thread that answers it; may block. It ends with
+ * trp_publisher_restore() of that client; what it fails with the pull fails with. Before anybody is
+ * served. */
+typedef trp_status (*trp_publisher_recall)(void *context, const char *client);
+TRP_API void trp_publisher_use_recall(trp_publisher *publisher, trp_publisher_recall recall,
+                                      void *context);
 
 TRP_END_DECLS
 #endif

@@ -1,7 +1,8 @@
 /* A program for tests of normalising wrappers: actors of one copy each on a task that writes all it
  * shows to the file "seen.NODE". "differ" (the argument after "--") gives two groups of actors
- * different wrappers, "rollout" lets the learner step the task itself, and with "easy" the first
- * version that is played reaches the target. */
+ * different wrappers, "rollout" lets the learner step the task itself, with "cached" all but the
+ * learner have a cache of its parameters, and with "easy" the first version that is played reaches
+ * the target. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,9 @@ static trp_status build(trp_program *program, int argc, char **argv)
     acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
     acting.params = trp_add_learner(
         program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});
+    if (argc > 1 && strcmp(argv[1], "cached") == 0)
+        acting.params = trp_add_params_cache(program, "cache",
+                                             &(trp_params_cache_options){.params = acting.params});
     trp_add_actors(program, "actor", 4, &acting);
     acting.target_return = argc > 1 && strcmp(argv[1], "easy") == 0 ? -1e9 : 0;
     trp_add_evaluator(program, "evaluator", &acting);

@@ -32,9 +32,11 @@ static void await_rows(const struct scene *scene, size_t rows)
     }
 }
 
-static void run_for(struct scene *scene, const char *mode, const char *resume, size_t rows)
+/* `resume` may be a repetition of `mode`. */
+static void run_for(struct scene *scene, const char *mode, const char *resume, const char *how,
+                    size_t rows)
 {
-    const char *argv[] = {NORMALIZING_PROGRAM, "--run-dir=run", mode, resume, NULL};
+    const char *argv[] = {NORMALIZING_PROGRAM, "--run-dir=run", mode, resume, "--", how, NULL};
     scene_start(scene, argv);
     await_rows(scene, rows);
     kill(scene->pid, SIGTERM);
@@ -199,20 +201,30 @@ static void keep_seen(const struct scene *scene)
     }
 }
 
-static void four_actors_know_what_one_pass_knows_also_after_a_resume(void **state)
+static void check_lives(struct scene *scene, const char *how)
 {
-    struct scene *scene = *state;
     for (size_t i = 0; i < 2; i++) {
         trp_moments before[ACTORS][WIDTH], after[ACTORS][WIDTH];
         scene_empty(scene);
-        run_for(scene, launch_modes[i], NULL, 500);
+        run_for(scene, launch_modes[i], launch_modes[i], how, 500);
         check_actors(scene, NULL, before);
         keep_seen(scene);
-        run_for(scene, launch_modes[i], "--resume", 500);
+        run_for(scene, launch_modes[i], "--resume", how, 500);
         check_actors(scene, (const trp_moments(*)[WIDTH])before, after);
         for (size_t actor = 0; actor < ACTORS; actor++)
             assert_true(after[actor][0].count > before[actor][0].count);
     }
+}
+
+static void four_actors_know_what_one_pass_knows_also_after_a_resume(void **state)
+{
+    check_lives(*state, "direct");
+}
+
+/* The cache's first life knows nothing of them, nor does its second. */
+static void what_a_cache_passes_on_is_lost_and_doubled_nowhere(void **state)
+{
+    check_lives(*state, "cached");
 }
 
 /* Its second life begins with what its first one reported: nothing of that is lost, and nothing
@@ -230,7 +242,7 @@ static void an_actor_that_was_killed_goes_on_with_what_it_reported(void **state)
     assert_last_line(scene, "err", "failed: actor/2: it was killed by signal 9");
     check_actors(scene, NULL, before);
     keep_seen(scene);
-    run_for(scene, "--launch=processes", "--resume", 300);
+    run_for(scene, "--launch=processes", "--resume", "direct", 300);
     check_actors(scene, (const trp_moments(*)[WIDTH])before, after);
     assert_true(after[2][0].count > before[2][0].count);
 }
@@ -344,6 +356,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         TEST(four_actors_know_what_one_pass_knows_also_after_a_resume),
+        TEST(what_a_cache_passes_on_is_lost_and_doubled_nowhere),
         TEST(an_actor_that_was_killed_goes_on_with_what_it_reported),
         TEST(a_learner_that_acts_knows_what_one_pass_knows),
         TEST(saved_parameters_are_played_with_their_statistics),

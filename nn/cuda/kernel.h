@@ -58,7 +58,19 @@ struct cuda_kernel {
     /* Returns how many there are; NULL where operands come with the call (trp_queue_run()). */
     size_t (*reaches)(const void *arguments, struct kernel_reach reaches[KERNEL_REACHES_MAX]);
     void (*twin)(const void *arguments, const struct kernel_at *at, void *shared);
+    void (*settle)(void *arguments); /* zeroes what lies between the members */
 };
+
+/* Bytes between members have any value, and two lists that do the same are to be the same bytes. A
+ * compiler that cannot do that costs graphs (queue.c), no results. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_clear_padding)
+#define CLEAR_PADDING(pointer) __builtin_clear_padding(pointer)
+#endif
+#endif
+#ifndef CLEAR_PADDING
+#define CLEAR_PADDING(pointer) ((void)(pointer))
+#endif
 
 /* One thread for each of `count` things, of which thread_index() is the one at hand. */
 KERNEL_BODY struct kernel_shape kernel_of(size_t count)

@@ -1,0 +1,55 @@
+/* What kernel.h says of a kernel, put together for the host, and its body as a twin. */
+#include "kernels.h"
+
+#include <string.h>
+
+#include "bodies/cells.h"
+#include "bodies/gemm.h"
+#include "bodies/images.h"
+#include "bodies/small.h"
+#include "bodies/steps.h"
+
+#define MAKE_KERNEL(NAME, words, reaching)                                                         \
+    static struct kernel_shape NAME##_shape_of(const void *arguments)                              \
+    {                                                                                              \
+        return NAME##_shape(arguments);                                                            \
+    }                                                                                              \
+    static void NAME##_twin(const void *arguments, const struct kernel_at *at, void *shared)       \
+    {                                                                                              \
+        NAME##_body(arguments, at, shared);                                                        \
+    }                                                                                              \
+    static void NAME##_settle(void *arguments)                                                     \
+    {                                                                                              \
+        CLEAR_PADDING((struct NAME##_arguments *)arguments);                                       \
+    }                                                                                              \
+    const struct cuda_kernel kernel_##NAME = {words,           sizeof(struct NAME##_arguments),    \
+                                              NAME##_shape_of, reaching,                           \
+                                              NAME##_twin,     NAME##_settle};
+
+#define KERNEL(NAME)                                                                               \
+    static size_t NAME##_reaches_of(const void *arguments,                                         \
+                                    struct kernel_reach reaches[KERNEL_REACHES_MAX])               \
+    {                                                                                              \
+        return NAME##_reaches(arguments, reaches);                                                 \
+    }                                                                                              \
+    MAKE_KERNEL(NAME, #NAME, NAME##_reaches_of)
+#define NAMED_KERNEL(NAME, words) MAKE_KERNEL(NAME, words, NULL)
+#include "kernels_layers.def"
+#include "kernels_steps.def"
+#undef KERNEL
+#undef NAMED_KERNEL
+
+#define KERNEL(NAME)              &kernel_##NAME,
+#define NAMED_KERNEL(NAME, words) KERNEL(NAME)
+static const struct cuda_kernel *const kernels[] = {
+#include "kernels_layers.def"
+#include "kernels_steps.def"
+};
+
+const struct cuda_kernel *kernel_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (strcmp(kernels[i]->name, name) == 0)
+            return kernels[i];
+    return NULL;
+}

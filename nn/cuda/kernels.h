@@ -1,0 +1,18 @@
+/* The kernels of nn/ that a GPU has code for, as the host knows them. */
+#ifndef TRP_NN_CUDA_KERNELS_H
+#define TRP_NN_CUDA_KERNELS_H
+
+#include "kernel.h"
+
+/* kernel_NAME of each. */
+#define KERNEL(NAME)              extern const struct cuda_kernel kernel_##NAME;
+#define NAMED_KERNEL(NAME, words) KERNEL(NAME)
+#include "kernels_layers.def"
+#include "kernels_steps.def"
+#undef KERNEL
+#undef NAMED_KERNEL
+
+/* That of a trp_kernel's name; NULL: there is none. */
+const struct cuda_kernel *kernel_find(const char *name);
+
+#endif

@@ -1,0 +1,28 @@
+/* Bounds of nn/cuda/ that are no option, with their arithmetic. */
+#ifndef TRP_NN_CUDA_LIMITS_H
+#define TRP_NN_CUDA_LIMITS_H
+
+enum {
+    /* schedule.c: an actor-critic's networks side by side, and a target's; a small network's
+     * kernels leave most of a GPU idle. */
+    SCHEDULE_LANES = 4,
+    /* plan.c: patches of a convolution's images; Nature's first layer has 410 KB an image. */
+    PLAN_PATCHES_BYTES = 64 << 20,
+    PLAN_SUM_ROWS = 256, /* lower.c: of a sum over rows that a block makes */
+    /* queue.c: lists of a learner's step with one and the other set of buffers, those of an
+     * evaluator, and changes between them. A graph of 200 nodes is some 200 KB. */
+    QUEUE_GRAPHS_MAX = 32,
+    /* queue.c: lists that were met once; a step that differs each time is never captured. */
+    QUEUE_MET_MAX = 64,
+    /* queue.c: works of a list, after which it is run: 60 000 bytes of arguments. */
+    QUEUE_WORKS_MAX = 4096,
+    /* queue.c: pinned memory for copies from and to the host; a batch of 512 stacks of frames is
+     * 14.5 MB, and two are under way. A larger copy goes in pieces. */
+    QUEUE_STAGING_BYTES = 64 << 20,
+    /* queue.c: marks that nobody waited for yet. */
+    QUEUE_MARKS_MAX = 64,
+    /* queue.c: device.h says how long a wait is. */
+    QUEUE_SYNC_MS = 60000,
+};
+
+#endif

@@ -1,0 +1,226 @@
+/* Plans of a GPU, run on the host by the kernels' twins, against the reference: every kind of layer
+ * in random graphs, and the usual networks; as lists, and as graphs in any order that their waits
+ * allow. */
+#include "tests/nn/graph_case.h"
+
+#include "twin_machine.h"
+
+static trp_queue *queue_on(trp_device *device)
+{
+    trp_queue *queue;
+    OR_FAIL(trp_queue_create(&queue, device));
+    return queue;
+}
+
+/* ---- a case on a device ---------------------------------------------------------------------- */
+
+/* What a pass points to, on both sides. */
+struct side {
+    void *here, *there;
+    size_t bytes;
+};
+
+enum { SIDES_MAX = 64 };
+
+struct sides {
+    trp_queue *queue;
+    struct side list[SIDES_MAX];
+    size_t count;
+};
+
+/* `here` on the device; NULL stays NULL. */
+static void *there_of(struct sides *sides, void *here, size_t bytes)
+{
+    if (!here || bytes == 0)
+        return NULL;
+    assert_true(sides->count < SIDES_MAX);
+    struct side *side = &sides->list[sides->count++];
+    *side = (struct side){here, NULL, bytes};
+    OR_FAIL(trp_device_alloc(trp_queue_device(sides->queue), bytes, &side->there));
+    return side->there;
+}
+
+static void move_sides(const struct sides *sides, bool back)
+{
+    for (size_t i = 0; i < sides->count; i++) {
+        const struct side *side = &sides->list[i];
+        trp_queue_copy(sides->queue, back ? side->here : side->there,
+                       back ? side->there : side->here, side->bytes);
+    }
+}
+
+static void free_sides(const struct sides *sides)
+{
+    for (size_t i = 0; i < sides->count; i++)
+        trp_device_free(trp_queue_device(sides->queue), sides->list[i].there);
+}
+
+static size_t input_bytes(const struct graph_case *c, uint32_t index)
+{
+    size_t element = trp_dtype_size(input_dtype(&c->spec, index));
+    return c->rows * trp_net_input_width(&c->spec, index) * element;
+}
+
+static struct pass pass_there(struct graph_case *c, struct sides *sides)
+{
+    struct pass pass = c->pass;
+    size_t state = c->state_count * sizeof(float);
+    pass.params = there_of(sides, c->params, c->count * sizeof(float));
+    pass.grads = there_of(sides, c->grads, c->count * sizeof(float));
+    pass.resets = there_of(sides, c->resets, c->rows);
+    pass.state = there_of(sides, c->state, state);
+    pass.end_state = there_of(sides, c->end_state, state);
+    pass.state_grad = there_of(sides, c->state_grad, state);
+    pass.end_state_grad = there_of(sides, c->end_state_grad, state);
+    for (uint32_t i = 0; i < input_count(&c->spec); i++) {
+        pass.external[external_index(PLACE_INPUT, i)] =
+            there_of(sides, c->inputs[i], input_bytes(c, i));
+        if (has_grad(&c->spec, i))
+            pass.external[external_index(PLACE_INPUT_GRAD, i)] =
+                there_of(sides, c->input_grads[i], input_bytes(c, i));
+    }
+    for (uint32_t i = 0; i < c->spec.output_count; i++) {
+        size_t bytes = c->rows * trp_net_output_width(&c->spec, i) * sizeof(float);
+        pass.external[external_index(PLACE_OUTPUT, i)] = there_of(sides, c->outputs[i], bytes);
+        pass.external[external_index(PLACE_OUTPUT_GRAD, i)] =
+            there_of(sides, c->output_grads[i], bytes);
+    }
+    return pass;
+}
+
+/* The pass of a fresh case, three times: the second time it becomes a graph. */
+static void run_there(struct graph_case *c, trp_device *device)
+{
+    struct sides sides = {.queue = queue_on(device)};
+    trp_net *net;
+    OR_FAIL(trp_net_create(
+        &net, &(trp_net_options){.spec = &c->spec, .batch = c->rows, .device = device}));
+    struct pass pass = pass_there(c, &sides);
+    net->impl->noise(net, sides.queue, c->rows > 2 ? c->net->noise : NULL);
+    for (int i = 0; i < 3; i++) {
+        move_sides(&sides, false);
+        net->impl->forward(net, sides.queue, &pass, c->rows);
+        net->impl->backward(net, sides.queue, &pass, c->rows);
+        OR_FAIL(trp_queue_sync(sides.queue, trp_queue_mark(sides.queue)));
+    }
+    move_sides(&sides, true);
+    OR_FAIL(trp_queue_sync(sides.queue, trp_queue_mark(sides.queue)));
+    trp_net_destroy(net);
+    free_sides(&sides);
+    trp_queue_destroy(sides.queue);
+}
+
+/* Of the difference, beside that of what it should be. */
+static void assert_near(const float *got, const float *want, size_t count, const char *what)
+{
+    double apart = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        apart += pow((double)got[i] - (double)want[i], 2);
+        all += pow((double)want[i], 2);
+    }
+    if (!(sqrt(apart) <= 1e-5 * sqrt(all)))
+        fail_msg("%s is %g off, of %g", what, sqrt(apart), sqrt(all));
+}
+
+static void check_norms(const struct graph_case *got, const struct graph_case *want)
+{
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    size_t count = trp_net_tensors(&got->spec, tensors);
+    for (size_t i = 0; i < count; i++)
+        assert_near((float *)got->grads + tensors[i].offset,
+                    (float *)want->grads + tensors[i].offset, tensors[i].count, tensors[i].name);
+    for (uint32_t i = 0; i < got->spec.output_count; i++)
+        assert_near(got->outputs[i], want->outputs[i],
+                    got->rows * trp_net_output_width(&got->spec, i), "an output");
+    for (uint32_t i = 0; i < input_count(&got->spec); i++)
+        if (has_grad(&got->spec, i))
+            assert_near(got->input_grads[i], want->input_grads[i],
+                        got->rows * trp_net_input_width(&got->spec, i), "an input's gradient");
+}
+
+static uint64_t waits; /* of all graphs, each of which was needed */
+
+/* `tolerance` 0: of norms. */
+static void check_spec(const trp_net_spec *spec, uint32_t rows, double tolerance)
+{
+    struct graph_case want, got;
+    struct twin_device *twin = xcalloc(1, sizeof *twin);
+    graph_case_run(&want, spec, &backend_ref_f32, rows, 1);
+    graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
+    trp_device *device = twin_device_init(twin, rows);
+    twin->machine.checks_waits = true;
+    run_there(&got, device);
+    waits += twin->machine.waits;
+    assert_true(twin->machine.launches > 0);
+    if (tolerance > 0)
+        assert_same_results(&got, &want, tolerance, false);
+    else
+        check_norms(&got, &want);
+    graph_case_cleanup(&got);
+    graph_case_cleanup(&want);
+    free(twin);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------
+ */
+
+static void random_graphs_are_the_reference(void **state)
+{
+    trp_rng rng;
+    (void)state;
+    trp_rng_init(&rng, 3, 0);
+    for (uint32_t i = 0; i < 2 * GRAPHS; i++) {
+        trp_net_spec spec = random_spec(&rng);
+        check_spec(&spec, 1 + i % ROWS_MAX, 1e-4);
+    }
+}
+
+static void odd_sizes_are_the_reference(void **state)
+{
+    static const uint32_t sizes[] = {1, 31, 33, 257};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
+            .inputs = sizes[3 - i], .hidden = {sizes[i], 33}, .outputs = 5, .dueling = i % 2});
+        check_spec(&spec, i == 0 ? 1 : 33, 0);
+    }
+}
+
+static void sequences_are_the_reference(void **state)
+{
+    (void)state;
+    for (trp_core core = TRP_CORE_LSTM; core <= TRP_CORE_GRU; core++) {
+        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
+            .inputs = 5, .hidden = {9}, .outputs = 3, .core = core, .core_size = 31});
+        check_spec(&spec, 33, 0); /* 3 steps of 11 */
+        check_spec(&spec, 1, 0);
+    }
+}
+
+static void frames_are_the_reference(void **state)
+{
+    (void)state;
+    trp_net_spec spec = trp_impala_resnet(
+        &(trp_cnn_options){.height = 12, .width = 10, .channels = 2, .outputs = 3, .value = true});
+    check_spec(&spec, 3, 0);
+}
+
+/* Of the graphs above: the machine has left out each of them once, and found what is not ordered
+ * then. */
+static void no_wait_can_be_left_out(void **state)
+{
+    (void)state;
+    assert_true(waits > 100);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_graphs_are_the_reference),
+        cmocka_unit_test(odd_sizes_are_the_reference),
+        cmocka_unit_test(sequences_are_the_reference),
+        cmocka_unit_test(frames_are_the_reference),
+        cmocka_unit_test(no_wait_can_be_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "bodies/cells.h"
-#include "bodies/gemm.h"
-#include "bodies/images.h"
-#include "bodies/small.h"
-#include "bodies/steps.h"
+#include "nn/cuda/bodies/cells.h"
+#include "nn/cuda/bodies/gemm.h"
+#include "nn/cuda/bodies/images.h"
+#include "nn/cuda/bodies/small.h"
+#include "nn/cuda/bodies/steps.h"
 
 #define MAKE_KERNEL(NAME, words, reaching)                                                         \
     static struct kernel_shape NAME##_shape_of(const void *arguments)                              \

@@ -1,8 +1,8 @@
 /* Operations of a program as works: the same arithmetic as nn/op.c hands to a backend's kernels. */
 #include <string.h>
 
-#include "bodies/images.h"
-#include "bodies/small.h"
+#include "nn/cuda/bodies/images.h"
+#include "nn/cuda/bodies/small.h"
 #include "kernels.h"
 #include "plan.h"
 
@@ -179,7 +179,7 @@ static struct noisy_rows_arguments noisy_part(const struct lowering *run, uint32
                                          .outputs = outputs};
 }
 
-static size_t noisy_weights(const struct op *op, uint32_t outputs)
+static size_t noisy_room(const struct op *op, uint32_t outputs)
 {
     return round_up((size_t)op->a.width * outputs, ALIGNMENT_FLOATS);
 }
@@ -196,7 +196,7 @@ static void lower_noisy(const struct lowering *run)
         lower_linear(run, param_on(run, 0), param_on(run, 2));
         return;
     }
-    float *w = noisy_on(run), *bias = w + noisy_weights(run->op, outputs);
+    float *w = noisy_on(run), *bias = w + noisy_room(run->op, outputs);
     struct noisy_rows_arguments weights = noisy_part(run, outputs, false);
     struct noisy_rows_arguments biases = noisy_part(run, outputs, true);
     weights.to = w;
@@ -214,8 +214,8 @@ static void lower_noisy_back(const struct lowering *run)
         lower_linear_back(run, w, NULL, NULL);
         return;
     }
-    float *dw = run->net->scratch.noisy_grads, *dbias = dw + noisy_weights(run->op, outputs);
-    work_zero(run->list, dw, (noisy_weights(run->op, outputs) + outputs) * sizeof *dw);
+    float *dw = run->net->scratch.noisy_grads, *dbias = dw + noisy_room(run->op, outputs);
+    work_zero(run->list, dw, (noisy_room(run->op, outputs) + outputs) * sizeof *dw);
     lower_linear_back(run, w, dw, dbias);
     for (int biases = 0; biases < 2; biases++) {
         struct noisy_rows_arguments part = noisy_part(run, outputs, biases);

@@ -1,6 +1,6 @@
 /* Recurrent layers: the products with the inputs are made for all steps at once, those with the
  * states step by step, and what is elementwise in a step is one kernel (bodies/cells.h). */
-#include "bodies/cells.h"
+#include "nn/cuda/bodies/cells.h"
 #include "kernels.h"
 #include "plan.h"
 
@@ -156,7 +156,7 @@ static void backward_step(const struct cell_run *cell, uint32_t step, struct pla
                                                 .accumulate = true});
 }
 
-static void backward_weights(const struct cell_run *cell, struct place_on x)
+static void add_cell_weights(const struct cell_run *cell, struct place_on x)
 {
     const struct lowering *run = cell->run;
     struct gate_columns parts[2];
@@ -210,7 +210,7 @@ void lower_cell_back(const struct lowering *run)
     for (uint32_t step = cell.steps; step-- > 0;)
         backward_step(&cell, step, dy);
     if (param_grad_on(run, 0))
-        backward_weights(&cell, x);
+        add_cell_weights(&cell, x);
     dx.at = dx_on(run);
     if (dx.at)
         work_gemm(run->list, &(struct gemm_job){.a = cell.kept.at,

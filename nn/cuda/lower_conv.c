@@ -1,7 +1,7 @@
 /* Convolutions as products: the patches under the windows of some images are the rows of a matrix,
  * which the weights follow. As many images at a time as there is scratch for; where the result of
  * an image does not end where that of the next one begins, one. */
-#include "bodies/images.h"
+#include "nn/cuda/bodies/images.h"
 #include "kernels.h"
 #include "plan.h"
 

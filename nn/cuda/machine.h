@@ -38,7 +38,7 @@ struct machine_impl {
                 const struct cuda_list *list);
 
     /* The same as a graph, which copies the list. NULL: it cannot be one; then it is run. */
-    struct machine_graph *(*capture)(struct machine *machine, const struct schedule *schedule);
+    struct machine_graph *(*capture)(struct machine *machine, const struct cuda_schedule *schedule);
     void (*launch)(struct machine *machine, struct machine_stream *stream,
                    struct machine_graph *graph);
     void (*forget)(struct machine *machine, struct machine_graph *graph); /* nobody runs it */

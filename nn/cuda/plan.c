@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "bodies/images.h"
+#include "nn/cuda/bodies/images.h"
 #include "core/alloc.h"
 #include "limits.h"
 #include "nn/limits.h"
@@ -93,7 +93,7 @@ static trp_status take_scratch(struct cuda_net *net)
     return take_floats(net, graph->noisy_most, 1, &scratch->noisy_grads);
 }
 
-static uint32_t widest_output(const struct cuda_net *net)
+static uint32_t plan_widest(const struct cuda_net *net)
 {
     const struct program *program = &net->base.program;
     uint32_t most = 0;
@@ -104,7 +104,7 @@ static uint32_t widest_output(const struct cuda_net *net)
     return most;
 }
 
-static void plan_destroy(trp_net *base)
+static void cuda_plan_destroy(trp_net *base)
 {
     struct cuda_net *net = cuda_net(base);
     float *const all[] = {net->arena,           net->zeros,         net->noise,
@@ -117,7 +117,7 @@ static void plan_destroy(trp_net *base)
     free(net);
 }
 
-static trp_status plan_make(struct cuda_net *net, const trp_net_options *options)
+static trp_status cuda_plan_make(struct cuda_net *net, const trp_net_options *options)
 {
     if (options->precision > TRP_BF16)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -127,7 +127,7 @@ static trp_status plan_make(struct cuda_net *net, const trp_net_options *options
     net->host_noise = xcalloc(net->base.program.graph.noise_count + 1, sizeof *net->host_noise);
     TRP_TRY(take_floats(net, net->base.batch, net->base.program.arena_row, &net->arena));
     if (!net->forward_only)
-        TRP_TRY(take_floats(net, net->base.batch, widest_output(net), &net->zeros));
+        TRP_TRY(take_floats(net, net->base.batch, plan_widest(net), &net->zeros));
     return take_scratch(net);
 }
 
@@ -137,9 +137,9 @@ trp_status cuda_plan_create(trp_device *device, trp_net **out, const trp_net_opt
     net->device = device;
     net->precision = options->precision;
     net->forward_only = options->forward_only;
-    trp_status status = plan_make(net, options);
+    trp_status status = cuda_plan_make(net, options);
     if (status != TRP_OK) {
-        plan_destroy(&net->base);
+        cuda_plan_destroy(&net->base);
         return status;
     }
     *out = &net->base;
@@ -189,5 +189,5 @@ static const struct plan_impl cuda_plan_impl = {
     .forward = plan_forward,
     .backward = plan_backward,
     .noise = plan_noise,
-    .destroy = plan_destroy,
+    .destroy = cuda_plan_destroy,
 };

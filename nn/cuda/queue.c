@@ -26,7 +26,7 @@ struct known_list {
 };
 
 /* Bytes for the host, which the device has written when the mark is reached. */
-struct delivery {
+struct host_delivery {
     void *to;
     const void *from;
     size_t bytes;
@@ -51,7 +51,7 @@ struct cuda_queue {
     uint64_t marked, waited;                  /* numbers of the last ones */
     char *ring;
     size_t ring_bytes, staged, freed; /* bytes ever staged, and free again */
-    struct delivery *deliveries;
+    struct host_delivery *deliveries;
     uint32_t delivery_count, delivery_room;
 };
 
@@ -101,7 +101,7 @@ static uint32_t graph_count(const struct cuda_queue *q)
 
 static void capture_list(struct cuda_queue *q, struct known_list *known)
 {
-    struct schedule schedule;
+    struct cuda_schedule schedule;
     schedule_make(&schedule, &q->list);
     known->graph = q->machine->impl->capture(q->machine, &schedule);
     known->refused = !known->graph;
@@ -150,7 +150,7 @@ static void deliver(struct cuda_queue *q, uint64_t mark)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < q->delivery_count; i++) {
-        const struct delivery *delivery = &q->deliveries[i];
+        const struct host_delivery *delivery = &q->deliveries[i];
         if (delivery->mark <= mark)
             memcpy(delivery->to, delivery->from, delivery->bytes);
         else
@@ -159,7 +159,7 @@ static void deliver(struct cuda_queue *q, uint64_t mark)
     q->delivery_count = left;
 }
 
-static trp_status wait_for(struct cuda_queue *q, uint64_t mark)
+static trp_status wait_for_mark(struct cuda_queue *q, uint64_t mark)
 {
     if (mark < q->waited)
         mark = q->waited; /* is done, too, and still has its event */
@@ -178,7 +178,7 @@ static trp_status wait_for(struct cuda_queue *q, uint64_t mark)
 /* Failures are told to who asks next: they stay. */
 static void wait_silently(struct cuda_queue *q, uint64_t mark)
 {
-    if (wait_for(q, mark) != TRP_OK)
+    if (wait_for_mark(q, mark) != TRP_OK)
         q->freed = q->staged;
 }
 
@@ -202,7 +202,7 @@ static trp_status queue_sync(trp_queue *queue, uint64_t mark)
 {
     struct cuda_queue *q = cuda_queue(queue);
     assert(mark <= q->marked);
-    trp_status status = wait_for(q, mark);
+    trp_status status = wait_for_mark(q, mark);
     if (status == TRP_DEADLINE_EXCEEDED)
         return trp_fail(TRP_DEADLINE_EXCEEDED, "device %s is not done within %d s",
                         q->machine->name, QUEUE_SYNC_MS / 1000);
@@ -212,7 +212,7 @@ static trp_status queue_sync(trp_queue *queue, uint64_t mark)
 /* ---- copies -------------------------------------------------------------------------------- */
 
 /* Room of the ring that lies together; `bytes` is at most half of it. */
-static char *stage(struct cuda_queue *q, size_t bytes)
+static char *ring_room(struct cuda_queue *q, size_t bytes)
 {
     size_t at = q->staged % q->ring_bytes;
     if (at + bytes > q->ring_bytes) { /* the rest of this round stays empty */
@@ -235,7 +235,7 @@ static bool ring_grow(struct cuda_queue *q, size_t bytes)
     if (wanted <= q->ring_bytes)
         return true;
     void *ring;
-    if (wait_for(q, queue_mark(&q->base)) != TRP_OK ||
+    if (wait_for_mark(q, queue_mark(&q->base)) != TRP_OK ||
         q->machine->impl->pin(q->machine, wanted, &ring) != TRP_OK)
         return q->ring != NULL;
     if (q->ring)
@@ -249,7 +249,7 @@ static bool ring_grow(struct cuda_queue *q, size_t bytes)
 }
 
 /* What is to be delivered to these bytes is there before they are read. */
-static void settle(struct cuda_queue *q, const void *from, size_t bytes)
+static void settle_deliveries(struct cuda_queue *q, const void *from, size_t bytes)
 {
     const char *low = from;
     for (uint32_t i = 0; i < q->delivery_count; i++) {
@@ -263,10 +263,10 @@ static void settle(struct cuda_queue *q, const void *from, size_t bytes)
 
 static void upload(struct cuda_queue *q, char *to, const char *from, size_t bytes)
 {
-    settle(q, from, bytes);
+    settle_deliveries(q, from, bytes);
     for (size_t done = 0; done < bytes && ring_grow(q, bytes);) {
         size_t piece = bytes - done < q->ring_bytes / 2 ? bytes - done : q->ring_bytes / 2;
-        char *room = stage(q, piece);
+        char *room = ring_room(q, piece);
         memcpy(room, from + done, piece);
         q->machine->impl->copy(q->machine, q->stream, to + done, room, piece);
         done += piece;
@@ -277,10 +277,10 @@ static void download(struct cuda_queue *q, char *to, const char *from, size_t by
 {
     for (size_t done = 0; done < bytes && ring_grow(q, bytes);) {
         size_t piece = bytes - done < q->ring_bytes / 2 ? bytes - done : q->ring_bytes / 2;
-        char *room = stage(q, piece);
+        char *room = ring_room(q, piece);
         q->machine->impl->copy(q->machine, q->stream, room, from + done, piece);
         *ARRAY_PUSH(q->deliveries, q->delivery_count, q->delivery_room) =
-            (struct delivery){to + done, room, piece, q->marked + 1};
+            (struct host_delivery){to + done, room, piece, q->marked + 1};
         done += piece;
     }
 }
@@ -303,7 +303,7 @@ static void queue_copy(trp_queue *queue, void *to, const void *from, size_t byte
         download(q, to, from, bytes);
     else
         *ARRAY_PUSH(q->deliveries, q->delivery_count, q->delivery_room) =
-            (struct delivery){to, from, bytes, q->marked + 1};
+            (struct host_delivery){to, from, bytes, q->marked + 1};
 }
 
 static void queue_zero(trp_queue *queue, void *to, size_t bytes)
@@ -334,7 +334,7 @@ static void queue_wait(trp_queue *queue, trp_queue *other)
     impl->stream_wait(q->machine, q->stream, before->handed);
 }
 
-static void queue_destroy(trp_queue *queue)
+static void cuda_queue_destroy(trp_queue *queue)
 {
     struct cuda_queue *q = cuda_queue(queue);
     const struct machine_impl *impl = q->machine->impl;
@@ -353,7 +353,7 @@ static void queue_destroy(trp_queue *queue)
 }
 
 static const struct queue_impl cuda_queue_impl = {
-    .destroy = queue_destroy,
+    .destroy = cuda_queue_destroy,
     .copy = queue_copy,
     .zero = queue_zero,
     .run = queue_run,

@@ -19,7 +19,7 @@ struct lane_clock {
 
 /* What is known while a schedule is made. */
 struct scheduling {
-    struct schedule *schedule;
+    struct cuda_schedule *schedule;
     uint32_t *places;               /* of each work in its lane, from 1 on */
     struct lane_clock *clocks;      /* of each work when it is done */
     uint32_t tails[SCHEDULE_LANES]; /* the last work of each lane; NOBODY */
@@ -63,7 +63,7 @@ static struct lane_clock clock_of_lane(const struct scheduling *s, uint32_t lane
 
 static void enter_lane(struct scheduling *s, uint32_t work, struct lane_clock clock)
 {
-    struct schedule_step *step = &s->schedule->steps[work];
+    struct cuda_step *step = &s->schedule->steps[work];
     uint32_t tail = s->tails[step->lane];
     s->places[work] = tail == NOBODY ? 1 : s->places[tail] + 1;
     clock.reached[step->lane] = s->places[work];
@@ -74,8 +74,8 @@ static void enter_lane(struct scheduling *s, uint32_t work, struct lane_clock cl
 static void place_work(struct scheduling *s, uint32_t work)
 {
     const struct cuda_work *works = s->schedule->list->works;
-    struct schedule_step *step = &s->schedule->steps[work];
-    *step = (struct schedule_step){.lane = choose_lane(s, work)};
+    struct cuda_step *step = &s->schedule->steps[work];
+    *step = (struct cuda_step){.lane = choose_lane(s, work)};
     struct lane_clock clock = clock_of_lane(s, step->lane);
     for (uint32_t before = work; before-- > 0;)
         if (!covers(s, &clock, before) && works_conflict(&works[before], &works[work])) {
@@ -88,7 +88,7 @@ static void place_work(struct scheduling *s, uint32_t work)
 /* A wait for a work is made up for where the other waits, and the lane, cover it. */
 static void drop_waits(const struct scheduling *s, uint32_t work, uint32_t lane_tail)
 {
-    struct schedule_step *step = &s->schedule->steps[work];
+    struct cuda_step *step = &s->schedule->steps[work];
     for (uint32_t i = 0; i < step->wait_count;) {
         static const struct lane_clock beginning;
         struct lane_clock clock = lane_tail == NOBODY ? beginning : s->clocks[lane_tail];
@@ -102,9 +102,9 @@ static void drop_waits(const struct scheduling *s, uint32_t work, uint32_t lane_
     }
 }
 
-void schedule_make(struct schedule *schedule, const struct cuda_list *list)
+void schedule_make(struct cuda_schedule *schedule, const struct cuda_list *list)
 {
-    *schedule = (struct schedule){list, xcalloc(list->count + 1, sizeof *schedule->steps)};
+    *schedule = (struct cuda_schedule){list, xcalloc(list->count + 1, sizeof *schedule->steps)};
     struct scheduling s = {schedule,
                            xcalloc(list->count + 1, sizeof *s.places),
                            xcalloc(list->count + 1, sizeof *s.clocks),
@@ -120,18 +120,18 @@ void schedule_make(struct schedule *schedule, const struct cuda_list *list)
     free(s.places);
 }
 
-void schedule_cleanup(struct schedule *schedule)
+void schedule_cleanup(struct cuda_schedule *schedule)
 {
     free(schedule->steps);
-    *schedule = (struct schedule){0};
+    *schedule = (struct cuda_schedule){0};
 }
 
-bool schedule_orders(const struct schedule *schedule, uint32_t first, uint32_t then)
+bool schedule_orders(const struct cuda_schedule *schedule, uint32_t first, uint32_t then)
 {
     bool *after = xcalloc(then + 1, sizeof *after); /* those that are sure to follow `first` */
     after[first] = true;
     for (uint32_t work = first + 1; work <= then; work++) {
-        const struct schedule_step *step = &schedule->steps[work];
+        const struct cuda_step *step = &schedule->steps[work];
         for (uint32_t before = work; before-- > first && !after[work];)
             if (schedule->steps[before].lane == step->lane) {
                 after[work] = after[before];

@@ -7,22 +7,22 @@
 #include "limits.h"
 #include "work.h"
 
-struct schedule_step {
+struct cuda_step {
     uint32_t lane;
     uint32_t wait_count;
     uint32_t waits[SCHEDULE_LANES]; /* numbers of works of other lanes */
 };
 
-struct schedule {
+struct cuda_schedule {
     const struct cuda_list *list; /* borrowed */
-    struct schedule_step *steps;  /* of each work */
+    struct cuda_step *steps;      /* of each work */
 };
 
-void schedule_make(struct schedule *schedule, const struct cuda_list *list);
-void schedule_cleanup(struct schedule *schedule);
+void schedule_make(struct cuda_schedule *schedule, const struct cuda_list *list);
+void schedule_cleanup(struct cuda_schedule *schedule);
 
 /* Whether `first`, which comes earlier in the list, is sure to be done before `then` begins. Of
  * more than a few pairs: slow. */
-bool schedule_orders(const struct schedule *schedule, uint32_t first, uint32_t then);
+bool schedule_orders(const struct cuda_schedule *schedule, uint32_t first, uint32_t then);
 
 #endif

@@ -17,7 +17,7 @@ KERNEL_BODY uint32_t out_width_of(const struct window *w)
     return (w->width + 2 * w->pad_width - w->kernel_width) / w->stride_width + 1;
 }
 
-KERNEL_BODY size_t image_of(const struct window *w)
+KERNEL_BODY size_t image_values(const struct window *w)
 {
     return (size_t)w->height * w->width * w->channels;
 }
@@ -79,7 +79,7 @@ static inline struct kernel_shape patches_shape(const struct patches_arguments *
 
 static inline size_t patches_reaches(const struct patches_arguments *a, struct kernel_reach *r)
 {
-    uint32_t image = (uint32_t)image_of(&a->window);
+    uint32_t image = (uint32_t)image_values(&a->window);
     r[0] = (struct kernel_reach){a->x, rows_reach(a->images, image, a->x_stride, 4), TRP_READ};
     r[1] = (struct kernel_reach){a->bytes, rows_reach(a->images, image, a->x_stride, 1), TRP_READ};
     r[2] = (struct kernel_reach){a->patches, patches_count(&a->window, a->images) * sizeof(float),
@@ -122,12 +122,12 @@ struct unpatch_arguments {
 
 static inline struct kernel_shape unpatch_shape(const struct unpatch_arguments *a)
 {
-    return kernel_of(a->images * image_of(&a->window));
+    return kernel_of(a->images * image_values(&a->window));
 }
 
 static inline size_t unpatch_reaches(const struct unpatch_arguments *a, struct kernel_reach *r)
 {
-    uint32_t image = (uint32_t)image_of(&a->window);
+    uint32_t image = (uint32_t)image_values(&a->window);
     r[0] = (struct kernel_reach){a->patches, patches_count(&a->window, a->images) * sizeof(float),
                                  TRP_READ};
     r[1] = (struct kernel_reach){a->gate == ACTIVATION_NONE ? NULL : a->x,
@@ -141,7 +141,7 @@ KERNEL_BODY void unpatch_body(const struct unpatch_arguments *a, const struct ke
                               void *shared)
 {
     const struct window *w = &a->window;
-    size_t i = thread_index(at), image = i / image_of(w), value = i % image_of(w);
+    size_t i = thread_index(at), image = i / image_values(w), value = i % image_values(w);
     (void)shared;
     if (image >= a->images)
         return;
@@ -191,7 +191,7 @@ static inline struct kernel_shape pool_images_shape(const struct pool_images_arg
 static inline size_t pool_images_reaches(const struct pool_images_arguments *a,
                                          struct kernel_reach *r)
 {
-    uint32_t image = (uint32_t)image_of(&a->window), pooled = (uint32_t)pooled_of(&a->window);
+    uint32_t image = (uint32_t)image_values(&a->window), pooled = (uint32_t)pooled_of(&a->window);
     r[0] = (struct kernel_reach){a->in, rows_reach(a->rows, image, a->in_stride, 4), TRP_READ};
     r[1] = (struct kernel_reach){a->out, rows_reach(a->rows, pooled, a->out_stride, 4), TRP_WRITE};
     r[2] = (struct kernel_reach){a->index, (size_t)a->rows * pooled, TRP_WRITE};
@@ -239,13 +239,13 @@ struct unpool_images_arguments {
 
 static inline struct kernel_shape unpool_images_shape(const struct unpool_images_arguments *a)
 {
-    return kernel_of(a->rows * image_of(&a->window));
+    return kernel_of(a->rows * image_values(&a->window));
 }
 
 static inline size_t unpool_images_reaches(const struct unpool_images_arguments *a,
                                            struct kernel_reach *r)
 {
-    uint32_t image = (uint32_t)image_of(&a->window), pooled = (uint32_t)pooled_of(&a->window);
+    uint32_t image = (uint32_t)image_values(&a->window), pooled = (uint32_t)pooled_of(&a->window);
     r[0] = (struct kernel_reach){a->dy, rows_reach(a->rows, pooled, a->dy_stride, 4), TRP_READ};
     r[1] = (struct kernel_reach){a->dx, rows_reach(a->rows, image, a->dx_stride, 4),
                                  a->accumulate ? TRP_READ | TRP_WRITE : TRP_WRITE};
@@ -257,7 +257,7 @@ KERNEL_BODY void unpool_images_body(const struct unpool_images_arguments *a,
                                     const struct kernel_at *at, void *shared)
 {
     const struct window *w = &a->window;
-    size_t i = thread_index(at), row = i / image_of(w), value = i % image_of(w);
+    size_t i = thread_index(at), row = i / image_values(w), value = i % image_values(w);
     (void)shared;
     if (row >= a->rows)
         return;

@@ -24,7 +24,7 @@ struct machine_event {
 
 struct machine_graph {
     struct cuda_list list;
-    struct schedule schedule;
+    struct cuda_schedule schedule;
 };
 
 struct twin_action {
@@ -232,14 +232,14 @@ static inline void twin_work(struct twin_machine *twin, const struct cuda_list *
 /* ---- graphs -------------------------------------------------------------------------------- */
 
 /* Of each work those that are sure to be done before it begins, [count][count]. */
-static inline bool *twin_orders(const struct schedule *schedule)
+static inline bool *twin_orders(const struct cuda_schedule *schedule)
 {
     uint32_t count = schedule->list->count, tails[SCHEDULE_LANES];
     bool *before = xcalloc((size_t)count * count + 1, sizeof *before);
     for (uint32_t i = 0; i < SCHEDULE_LANES; i++)
         tails[i] = UINT32_MAX;
     for (uint32_t work = 0; work < count; work++) {
-        const struct schedule_step *step = &schedule->steps[work];
+        const struct cuda_step *step = &schedule->steps[work];
         for (uint32_t i = 0; i <= step->wait_count; i++) {
             uint32_t other = i < step->wait_count ? step->waits[i] : tails[step->lane];
             if (other == UINT32_MAX)
@@ -254,7 +254,8 @@ static inline bool *twin_orders(const struct schedule *schedule)
 }
 
 /* Two works that meet and may run in either order; false: there are none. */
-static inline bool twin_unordered(const struct schedule *schedule, uint32_t *first, uint32_t *then)
+static inline bool twin_unordered(const struct cuda_schedule *schedule, uint32_t *first,
+                                  uint32_t *then)
 {
     const struct cuda_list *list = schedule->list;
     bool *before = twin_orders(schedule), found = false;
@@ -271,12 +272,12 @@ static inline bool twin_unordered(const struct schedule *schedule, uint32_t *fir
 }
 
 /* Without any one of its waits a schedule leaves something unordered; counts them. */
-static inline void twin_check_waits(struct twin_machine *twin, const struct schedule *schedule)
+static inline void twin_check_waits(struct twin_machine *twin, const struct cuda_schedule *schedule)
 {
     uint32_t first, then;
     for (uint32_t work = 0; work < schedule->list->count; work++)
         for (uint32_t i = 0; i < schedule->steps[work].wait_count; i++) {
-            struct schedule_step *step = &schedule->steps[work], whole = *step;
+            struct cuda_step *step = &schedule->steps[work], whole = *step;
             step->waits[i] = step->waits[--step->wait_count];
             if (!twin_unordered(schedule, &first, &then))
                 fail_msg("work %u need not wait for work %u", work, whole.waits[i]);
@@ -286,7 +287,7 @@ static inline void twin_check_waits(struct twin_machine *twin, const struct sche
 }
 
 static inline struct machine_graph *twin_capture(struct machine *machine,
-                                                 const struct schedule *schedule)
+                                                 const struct cuda_schedule *schedule)
 {
     struct machine_graph *graph = xcalloc(1, sizeof *graph);
     uint32_t first, then;
@@ -296,7 +297,7 @@ static inline struct machine_graph *twin_capture(struct machine *machine,
     if (twin_of(machine)->checks_waits)
         twin_check_waits(twin_of(machine), schedule);
     graph->list = work_list_copy(schedule->list);
-    graph->schedule = (struct schedule){
+    graph->schedule = (struct cuda_schedule){
         &graph->list, xmemdup(schedule->steps, schedule->list->count * sizeof *schedule->steps)};
     twin_of(machine)->graphs++;
     return graph;
@@ -310,7 +311,8 @@ static inline void twin_forget(struct machine *machine, struct machine_graph *gr
     free(graph);
 }
 
-static inline bool twin_may_begin(const struct schedule *schedule, const bool *done, uint32_t work)
+static inline bool twin_may_begin(const struct cuda_schedule *schedule, const bool *done,
+                                  uint32_t work)
 {
     for (uint32_t i = 0; i < schedule->steps[work].wait_count; i++)
         if (!done[schedule->steps[work].waits[i]])

@@ -7,29 +7,19 @@
 #include <math.h>
 
 #include "backend.h"
+#include "optimizer_factors.h"
 
 /* ---- what it is ---------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    double epsilon;
-} kinds[TRP_OPTIMIZER_KINDS] = {
-    [TRP_ADAM] = {"adam", 1e-8},       [TRP_ADAMW] = {"adamw", 1e-8}, [TRP_SGD] = {"sgd", 0},
-    [TRP_RMSPROP] = {"rmsprop", 1e-8}, [TRP_LAMB] = {"lamb", 1e-6},
+static const char *const kinds[TRP_OPTIMIZER_KINDS] = {
+    [TRP_ADAM] = "adam",       [TRP_ADAMW] = "adamw", [TRP_SGD] = "sgd",
+    [TRP_RMSPROP] = "rmsprop", [TRP_LAMB] = "lamb",
 };
 
 const char *trp_optimizer_name(trp_optimizer_kind kind)
 {
     assert((unsigned)kind < TRP_OPTIMIZER_KINDS);
-    return kinds[kind].name;
-}
-
-/* Zero stands for the default, a negative number for zero. */
-static double optimizer_default(double value, double fallback)
-{
-    if (value == 0)
-        return fallback;
-    return value < 0 ? 0 : value;
+    return kinds[kind];
 }
 
 static trp_status check_ranges(const trp_optimizer *optimizer, const char *who)
@@ -144,73 +134,14 @@ bool trp_optimizer_is_layerwise(const trp_optimizer *optimizer)
 
 double trp_optimizer_rate(const trp_optimizer *optimizer, uint64_t step)
 {
-    double rate = optimizer_default(optimizer->learning_rate, 1e-3), done = 1;
-    if (optimizer->schedule_steps)
-        done = fmin(1, (double)(step - 1) / (double)optimizer->schedule_steps);
-    if (optimizer->schedule == TRP_RATE_COSINE)
-        done = (1 - cos(done * M_PI)) / 2;
-    if (optimizer->schedule != TRP_RATE_CONSTANT)
-        rate += (optimizer->final_rate - rate) * done;
-    if (step < optimizer->warmup_steps)
-        rate *= (double)step / (double)optimizer->warmup_steps;
-    return rate;
+    return step_rate(optimizer, step);
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static void set_means(struct step_job *job, double beta1, double beta2)
-{
-    job->beta1 = beta1;
-    job->beta2 = beta2;
-    job->one_minus_beta1 = 1 - beta1;
-    job->one_minus_beta2 = 1 - beta2;
-}
-
-/* Adam's factors, whose size is of `rate`. */
-static void set_adaptive(struct step_job *job, const trp_optimizer *optimizer, uint64_t step,
-                         double rate)
-{
-    double beta1 = optimizer_default(optimizer->beta1, 0.9);
-    double beta2 = optimizer_default(optimizer->beta2, 0.999);
-    set_means(job, beta1, beta2);
-    job->size = rate / (1 - pow(beta1, (double)step));
-    job->root = 1 / sqrt(1 - pow(beta2, (double)step));
-}
-
-static void run_adam(const struct step_kernels *kernels, const trp_optimizer *optimizer,
-                     uint64_t step, const struct optimizer_range *range, struct step_job *job)
-{
-    job->mean = range->state[0];
-    job->square = range->state[1];
-    set_adaptive(job, optimizer, step, job->rate);
-    if (optimizer->kind == TRP_ADAMW) {
-        job->keep = 1 - job->rate * job->weight_decay;
-        job->weight_decay = 0;
-    }
-    kernels->adam(job);
-}
-
-static void run_rmsprop(const struct step_kernels *kernels, const trp_optimizer *optimizer,
-                        const struct optimizer_range *range, struct step_job *job)
-{
-    double alpha = optimizer_default(optimizer->alpha, 0.99);
-    size_t next = 0;
-    job->square = range->state[next++];
-    if (optimizer->centered)
-        job->mean = range->state[next++];
-    if (optimizer->momentum > 0)
-        job->velocity = range->state[next++];
-    set_means(job, alpha, alpha);
-    kernels->rmsprop(job);
-}
-
-static void run_lamb(const struct step_kernels *kernels, const trp_optimizer *optimizer,
-                     uint64_t step, const struct optimizer_range *range, struct step_job *job)
+static void run_lamb(const struct step_kernels *kernels, struct step_job *job)
 {
     double norms2[2];
-    job->mean = range->state[0];
-    job->square = range->state[1];
-    set_adaptive(job, optimizer, step, 1);
     kernels->lamb_means(job, norms2);
     if (norms2[0] > 0 && norms2[1] > 0)
         job->rate *= sqrt(norms2[0]) / sqrt(norms2[1]);
@@ -221,32 +152,24 @@ void optimizer_run(const struct step_kernels *kernels, const trp_optimizer *opti
                    uint64_t step, const struct optimizer_range *range)
 {
     assert(step > 0);
-    struct step_job job = {
-        .params = range->params,
-        .grads = range->grads,
-        .count = range->count,
-        .scale = range->scale,
-        .weight_decay = optimizer->weight_decay,
-        .keep = 1,
-        .rate = trp_optimizer_rate(optimizer, step),
-        .momentum = optimizer->momentum,
-        .epsilon = optimizer_default(optimizer->epsilon, kinds[optimizer->kind].epsilon),
-        .nesterov = optimizer->nesterov,
-        .epsilon_inside = optimizer->epsilon_inside};
+    struct step_job job = step_job_of(optimizer, step, range->state);
+    job.params = range->params;
+    job.grads = range->grads;
+    job.count = range->count;
+    job.scale = range->scale;
     switch (optimizer->kind) {
     case TRP_ADAM:
     case TRP_ADAMW:
-        run_adam(kernels, optimizer, step, range, &job);
+        kernels->adam(&job);
         break;
     case TRP_SGD:
-        job.velocity = optimizer->momentum > 0 ? range->state[0] : NULL;
         kernels->sgd(&job);
         break;
     case TRP_RMSPROP:
-        run_rmsprop(kernels, optimizer, range, &job);
+        kernels->rmsprop(&job);
         break;
     case TRP_LAMB:
-        run_lamb(kernels, optimizer, step, range, &job);
+        run_lamb(kernels, &job);
         break;
     }
 }
@@ -270,6 +193,5 @@ double trp_norm2(const float *values, size_t lo, size_t hi)
 
 float trp_clip_scale(double norm2, float max_norm)
 {
-    double norm = sqrt(norm2);
-    return max_norm > 0 && norm > (double)max_norm ? (float)((double)max_norm / norm) : 1;
+    return clip_scale(norm2, max_norm);
 }

@@ -4,18 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-struct measure {
-    const float *grads, *watched;
-    trp_phases *phases;
-    size_t count;
-    bool leaves_out;
-};
-
-/* A number that is not finite. */
-struct odd {
-    uint64_t place;
-    float value;
-};
+#include "phase.h"
 
 static struct odd find_odd(const float *grads, size_t count)
 {
@@ -25,22 +14,9 @@ static struct odd find_odd(const float *grads, size_t count)
     return (struct odd){place, place < count ? grads[place] : NAN};
 }
 
-/* The step is taken where it can be; `odd` is of the gradient. */
-static void decide(trp_phases *phases, bool finite, bool leaves_out, struct odd odd)
-{
-    if (!finite && leaves_out)
-        phases->left_out++;
-    else if (!finite && !phases->refused) {
-        phases->refused = true;
-        phases->place = odd.place;
-        phases->value = odd.value;
-    }
-    phases->skipped = !finite || phases->refused;
-}
-
 static void measure(void *arguments)
 {
-    const struct measure *job = arguments;
+    const struct phase_measure_arguments *job = arguments;
     trp_phases *phases = job->phases;
     struct odd odd = {0};
     phases->norm2 = trp_norm2(job->grads, 0, job->count);
@@ -57,29 +33,22 @@ void trp_phase_measure(trp_queue *queue, const trp_optimizer *optimizer, const f
                        size_t count, const float *watched, trp_phases *phases)
 {
     static const trp_kernel kernel = {"phase.measure", measure};
-    struct measure job = {grads, watched, phases, count, optimizer->skip_not_finite};
+    struct phase_measure_arguments job = {grads, watched, phases, count,
+                                          optimizer->skip_not_finite};
     trp_operand operands[] = {
-        {offsetof(struct measure, grads), count * sizeof *grads, TRP_READ},
-        {offsetof(struct measure, watched), sizeof *watched, TRP_READ},
-        {offsetof(struct measure, phases), sizeof *phases, TRP_READ | TRP_WRITE}};
+        {offsetof(struct phase_measure_arguments, grads), count * sizeof *grads, TRP_READ},
+        {offsetof(struct phase_measure_arguments, watched), sizeof *watched, TRP_READ},
+        {offsetof(struct phase_measure_arguments, phases), sizeof *phases, TRP_READ | TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3);
 }
 
 /* ---- of several learners ------------------------------------------------------------------- */
 
-struct measure_range {
-    float *grads; /* from the range's first on */
-    const float *rows;
-    trp_phase_part *part;
-    size_t first, count;
-    float batch_size;
-};
-
 enum { MEASURED_AT_ONCE = 4096 }; /* it is still in the cache */
 
 static void measure_range(void *arguments)
 {
-    const struct measure_range *job = arguments;
+    const struct measure_range_arguments *job = arguments;
     float divisor = *job->rows / job->batch_size;
     double norm2;
     memcpy(&norm2, &job->part->norm2, sizeof norm2);
@@ -101,25 +70,18 @@ void trp_phase_measure_range(trp_queue *queue, float *grads, size_t lo, size_t h
                              const float *rows, float batch_size, trp_phase_part *part)
 {
     static const trp_kernel kernel = {"phase.measure_range", measure_range};
-    struct measure_range job = {grads + lo, rows, part, lo, hi - lo, batch_size};
+    struct measure_range_arguments job = {grads + lo, rows, part, lo, hi - lo, batch_size};
     trp_operand operands[] = {
-        {offsetof(struct measure_range, grads), (hi - lo) * sizeof *grads, TRP_READ | TRP_WRITE},
-        {offsetof(struct measure_range, rows), sizeof *rows, TRP_READ},
-        {offsetof(struct measure_range, part), sizeof *part, TRP_READ | TRP_WRITE}};
+        {offsetof(struct measure_range_arguments, grads), (hi - lo) * sizeof *grads,
+         TRP_READ | TRP_WRITE},
+        {offsetof(struct measure_range_arguments, rows), sizeof *rows, TRP_READ},
+        {offsetof(struct measure_range_arguments, part), sizeof *part, TRP_READ | TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3);
 }
 
-struct measure_parts {
-    const trp_phase_part *parts;
-    const float *watched;
-    trp_phases *phases;
-    size_t part_count, count;
-    bool leaves_out;
-};
-
 static void measure_parts(void *arguments)
 {
-    const struct measure_parts *job = arguments;
+    const struct measure_parts_arguments *job = arguments;
     trp_phases *phases = job->phases;
     struct odd odd = {job->count, NAN};
     phases->norm2 = 0;
@@ -144,29 +106,20 @@ void trp_phase_measure_parts(trp_queue *queue, const trp_optimizer *optimizer,
                              const float *watched, trp_phases *phases)
 {
     static const trp_kernel kernel = {"phase.measure_parts", measure_parts};
-    struct measure_parts job = {parts,      watched, phases,
-                                part_count, count,   optimizer->skip_not_finite};
+    struct measure_parts_arguments job = {parts,      watched, phases,
+                                          part_count, count,   optimizer->skip_not_finite};
     trp_operand operands[] = {
-        {offsetof(struct measure_parts, parts), part_count * sizeof *parts, TRP_READ},
-        {offsetof(struct measure_parts, watched), sizeof *watched, TRP_READ},
-        {offsetof(struct measure_parts, phases), sizeof *phases, TRP_READ | TRP_WRITE}};
+        {offsetof(struct measure_parts_arguments, parts), part_count * sizeof *parts, TRP_READ},
+        {offsetof(struct measure_parts_arguments, watched), sizeof *watched, TRP_READ},
+        {offsetof(struct measure_parts_arguments, phases), sizeof *phases, TRP_READ | TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3);
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-struct range_step {
-    trp_optimizer optimizer;
-    float *params; /* all from the range's first on */
-    const float *grads;
-    float *state[TRP_OPTIMIZER_STATES_MAX];
-    const trp_phases *phases;
-    size_t count;
-};
-
 static void step_range(void *arguments)
 {
-    const struct range_step *job = arguments;
+    const struct phase_step_arguments *job = arguments;
     const trp_phases *phases = job->phases;
     if (phases->skipped)
         return;
@@ -181,53 +134,43 @@ void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *par
 {
     static const trp_kernel kernel = {"phase.step", step_range};
     size_t bytes = (hi - lo) * sizeof *params, states = trp_optimizer_states(optimizer);
-    struct range_step job = {.optimizer = *optimizer,
-                             .params = params + lo,
-                             .grads = grads + lo,
-                             .phases = phases,
-                             .count = hi - lo};
+    struct phase_step_arguments job = {.optimizer = *optimizer,
+                                       .params = params + lo,
+                                       .grads = grads + lo,
+                                       .phases = phases,
+                                       .count = hi - lo};
     trp_operand operands[3 + TRP_OPTIMIZER_STATES_MAX] = {
-        {offsetof(struct range_step, params), bytes, TRP_READ | TRP_WRITE},
-        {offsetof(struct range_step, grads), bytes, TRP_READ},
-        {offsetof(struct range_step, phases), sizeof *phases, TRP_READ}};
+        {offsetof(struct phase_step_arguments, params), bytes, TRP_READ | TRP_WRITE},
+        {offsetof(struct phase_step_arguments, grads), bytes, TRP_READ},
+        {offsetof(struct phase_step_arguments, phases), sizeof *phases, TRP_READ}};
     for (size_t i = 0; i < states; i++) {
         job.state[i] = state[i] + lo;
-        operands[3 + i] = (trp_operand){offsetof(struct range_step, state) + i * sizeof *job.state,
-                                        bytes, TRP_READ | TRP_WRITE};
+        operands[3 + i] =
+            (trp_operand){offsetof(struct phase_step_arguments, state) + i * sizeof *job.state,
+                          bytes, TRP_READ | TRP_WRITE};
     }
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3 + states);
 }
 
-struct phase_end {
-    trp_phases *phases;
-};
-
 static void end_phase(void *arguments)
 {
-    const struct phase_end *job = arguments;
+    const struct phase_end_arguments *job = arguments;
     job->phases->steps += !job->phases->skipped;
 }
 
 void trp_phase_end(trp_queue *queue, float *grads, size_t count, trp_phases *phases)
 {
     static const trp_kernel kernel = {"phase.end", end_phase};
-    struct phase_end job = {phases};
-    trp_operand operand = {offsetof(struct phase_end, phases), sizeof *phases,
+    struct phase_end_arguments job = {phases};
+    trp_operand operand = {offsetof(struct phase_end_arguments, phases), sizeof *phases,
                            TRP_READ | TRP_WRITE};
     trp_queue_run(queue, &kernel, &job, sizeof job, &operand, 1);
     trp_queue_zero(queue, grads, count * sizeof *grads);
 }
 
-struct polyak {
-    float *target;
-    const float *params;
-    size_t count;
-    float rate;
-};
-
 static void polyak(void *arguments)
 {
-    const struct polyak *job = arguments;
+    const struct polyak_arguments *job = arguments;
     float *target = job->target;
     for (size_t i = 0; i < job->count; i++)
         target[i] += job->rate * (job->params[i] - target[i]);
@@ -237,9 +180,9 @@ void trp_polyak_update(trp_queue *queue, float *target, const float *params, flo
                        size_t count)
 {
     static const trp_kernel kernel = {"polyak", polyak};
-    struct polyak job = {target, params, count, rate};
+    struct polyak_arguments job = {target, params, count, rate};
     trp_operand operands[] = {
-        {offsetof(struct polyak, target), count * sizeof *target, TRP_READ | TRP_WRITE},
-        {offsetof(struct polyak, params), count * sizeof *params, TRP_READ}};
+        {offsetof(struct polyak_arguments, target), count * sizeof *target, TRP_READ | TRP_WRITE},
+        {offsetof(struct polyak_arguments, params), count * sizeof *params, TRP_READ}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 2);
 }

@@ -1,66 +1,23 @@
 /* Steps of optimizers, for REAL and NAME(). */
 
-static REAL NAME(step_gradient)(const struct step_job *job, size_t i)
-{
-    REAL g = (REAL)job->scale * ((const REAL *)job->grads)[i];
-    if (job->weight_decay > 0)
-        g += (REAL)job->weight_decay * ((const REAL *)job->params)[i];
-    return g;
-}
+#include "steps_scalar.h"
 
 static void NAME(step_sgd)(const struct step_job *job)
 {
-    REAL *params = job->params, *velocity = job->velocity, momentum = (REAL)job->momentum;
-    for (size_t i = 0; i < job->count; i++) {
-        REAL g = NAME(step_gradient)(job, i);
-        if (velocity) {
-            velocity[i] = momentum * velocity[i] + g;
-            g = job->nesterov ? g + momentum * velocity[i] : velocity[i];
-        }
-        params[i] -= (REAL)job->rate * g;
-    }
-}
-
-static void NAME(step_means)(const struct step_job *job, size_t i, REAL g)
-{
-    REAL *mean = job->mean, *square = job->square;
-    if (mean)
-        mean[i] = (REAL)job->beta1 * mean[i] + (REAL)job->one_minus_beta1 * g;
-    square[i] = (REAL)job->beta2 * square[i] + (REAL)job->one_minus_beta2 * (g * g);
-}
-
-/* Adam's change of a parameter. */
-static REAL NAME(step_adaptive)(const struct step_job *job, size_t i)
-{
-    REAL m = ((const REAL *)job->mean)[i], v = ((const REAL *)job->square)[i];
-    return (REAL)job->size * m / (MATH(sqrt)(v) * (REAL)job->root + (REAL)job->epsilon);
+    for (size_t i = 0; i < job->count; i++)
+        NAME(sgd_at)(job, i);
 }
 
 static void NAME(step_adam)(const struct step_job *job)
 {
-    REAL *params = job->params;
-    for (size_t i = 0; i < job->count; i++) {
-        NAME(step_means)(job, i, NAME(step_gradient)(job, i));
-        if (job->keep < 1)
-            params[i] *= (REAL)job->keep;
-        params[i] -= NAME(step_adaptive)(job, i);
-    }
+    for (size_t i = 0; i < job->count; i++)
+        NAME(adam_at)(job, i);
 }
 
 static void NAME(step_rmsprop)(const struct step_job *job)
 {
-    REAL *params = job->params, *velocity = job->velocity;
-    const REAL *mean = job->mean, *square = job->square, epsilon = (REAL)job->epsilon;
-    for (size_t i = 0; i < job->count; i++) {
-        REAL g = NAME(step_gradient)(job, i);
-        NAME(step_means)(job, i, g);
-        REAL v = mean ? square[i] - mean[i] * mean[i] : square[i];
-        v = v < 0 ? 0 : v; /* the means are rounded */
-        g /= job->epsilon_inside ? MATH(sqrt)(v + epsilon) : MATH(sqrt)(v) + epsilon;
-        if (velocity)
-            g = velocity[i] = (REAL)job->momentum * velocity[i] + g;
-        params[i] -= (REAL)job->rate * g;
-    }
+    for (size_t i = 0; i < job->count; i++)
+        NAME(rmsprop_at)(job, i);
 }
 
 static REAL NAME(step_lamb_update)(const struct step_job *job, size_t i)

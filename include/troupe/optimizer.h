@@ -108,6 +108,7 @@ TRP_API float trp_clip_scale(double norm2, float max_norm);
 /* How the phases of a learned vector end, one after another: a phase is measured, then ranges of it
  * are stepped, then it is ended. The device decides and nobody waits for it: this lies in its
  * memory, 0 before the first phase. */
+enum { TRP_PHASE_PARTS = 64 };
 typedef struct {
     uint64_t steps;    /* taken */
     uint64_t left_out; /* phases that were not, with skip_not_finite */
@@ -116,6 +117,7 @@ typedef struct {
     uint64_t place;    /* in the gradient; behind it: it was the one watched */
     bool refused;      /* without skip_not_finite: no step is taken from there on */
     bool skipped;      /* this phase is */
+    double parts[TRP_PHASE_PARTS]; /* a device's own, while it measures */
 } trp_phases;
 
 /* Measures the gradient, [count]: its norm, and whether all of it and *watched (NULL: nothing) are

@@ -4,7 +4,12 @@
  *     NAME_reaches(arguments, r) the memory that it reads and writes
  *     NAME_body(arguments, at, shared)
  *                                what one thread does, in the part of C that is C++, too
- * in a header of its family under bodies/, and a line KERNEL(NAME) in its family's list. The list
+ * in a header of its family under bodies/, and a line in its family's list:
+ *     KERNEL(NAME)                     one of nn/'s own
+ *     NAMED_KERNEL(NAME, "words")      the code of a trp_kernel, whose operands come with the call
+ *     FITTING_KERNEL(NAME, "words")    the same, for arguments of which NAME_fits() is true
+ *     FIRST_KERNEL(NAME, "words", NEXT) the same, and NEXT on the same arguments behind it
+ * The list
  * makes it a __global__ function of libtroupe_cuda.so and a loop over the same index space for the
  * host: what tests see there is the text that a GPU runs, with the same order of sums.
  *
@@ -15,6 +20,7 @@
 #ifndef TRP_NN_CUDA_KERNEL_H
 #define TRP_NN_CUDA_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,7 +64,9 @@ struct cuda_kernel {
     /* Returns how many there are; NULL where operands come with the call (trp_queue_run()). */
     size_t (*reaches)(const void *arguments, struct kernel_reach reaches[KERNEL_REACHES_MAX]);
     void (*twin)(const void *arguments, const struct kernel_at *at, void *shared);
-    void (*settle)(void *arguments); /* zeroes what lies between the members */
+    void (*settle)(void *arguments);     /* zeroes what lies between the members */
+    bool (*fits)(const void *arguments); /* NULL: any; others are the host's */
+    const struct cuda_kernel *then; /* runs behind it, on the same arguments; NULL: that was all */
 };
 
 /* Bytes between members have any value, and two lists that do the same are to be the same bytes. A

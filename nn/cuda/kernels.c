@@ -9,7 +9,7 @@
 #include "nn/cuda/bodies/small.h"
 #include "nn/cuda/bodies/steps.h"
 
-#define MAKE_KERNEL(NAME, words, reaching)                                                         \
+#define MAKE_KERNEL(NAME, words, reaching, fitting, next)                                          \
     static struct kernel_shape NAME##_shape_of(const void *arguments)                              \
     {                                                                                              \
         return NAME##_shape(arguments);                                                            \
@@ -24,7 +24,8 @@
     }                                                                                              \
     const struct cuda_kernel kernel_##NAME = {words,           sizeof(struct NAME##_arguments),    \
                                               NAME##_shape_of, reaching,                           \
-                                              NAME##_twin,     NAME##_settle};
+                                              NAME##_twin,     NAME##_settle,                      \
+                                              fitting,         next};
 
 #define KERNEL(NAME)                                                                               \
     static size_t NAME##_reaches_of(const void *arguments,                                         \
@@ -32,15 +33,26 @@
     {                                                                                              \
         return NAME##_reaches(arguments, reaches);                                                 \
     }                                                                                              \
-    MAKE_KERNEL(NAME, #NAME, NAME##_reaches_of)
-#define NAMED_KERNEL(NAME, words) MAKE_KERNEL(NAME, words, NULL)
+    MAKE_KERNEL(NAME, #NAME, NAME##_reaches_of, NULL, NULL)
+#define NAMED_KERNEL(NAME, words) MAKE_KERNEL(NAME, words, NULL, NULL, NULL)
+#define FITTING_KERNEL(NAME, words)                                                                \
+    static bool NAME##_fits_of(const void *arguments)                                              \
+    {                                                                                              \
+        return NAME##_fits(arguments);                                                             \
+    }                                                                                              \
+    MAKE_KERNEL(NAME, words, NULL, NAME##_fits_of, NULL)
+#define FIRST_KERNEL(NAME, words, next) MAKE_KERNEL(NAME, words, NULL, NULL, &kernel_##next)
 #include "kernels_layers.def"
 #include "kernels_steps.def"
 #undef KERNEL
 #undef NAMED_KERNEL
+#undef FITTING_KERNEL
+#undef FIRST_KERNEL
 
-#define KERNEL(NAME)              &kernel_##NAME,
-#define NAMED_KERNEL(NAME, words) KERNEL(NAME)
+#define KERNEL(NAME)                    &kernel_##NAME,
+#define NAMED_KERNEL(NAME, words)       KERNEL(NAME)
+#define FITTING_KERNEL(NAME, words)     KERNEL(NAME)
+#define FIRST_KERNEL(NAME, words, next) KERNEL(NAME)
 static const struct cuda_kernel *const kernels[] = {
 #include "kernels_layers.def"
 #include "kernels_steps.def"

@@ -5,12 +5,16 @@
 #include "kernel.h"
 
 /* kernel_NAME of each. */
-#define KERNEL(NAME)              extern const struct cuda_kernel kernel_##NAME;
-#define NAMED_KERNEL(NAME, words) KERNEL(NAME)
+#define KERNEL(NAME)                    extern const struct cuda_kernel kernel_##NAME;
+#define NAMED_KERNEL(NAME, words)       KERNEL(NAME)
+#define FITTING_KERNEL(NAME, words)     KERNEL(NAME)
+#define FIRST_KERNEL(NAME, words, next) KERNEL(NAME)
 #include "kernels_layers.def"
 #include "kernels_steps.def"
 #undef KERNEL
 #undef NAMED_KERNEL
+#undef FITTING_KERNEL
+#undef FIRST_KERNEL
 
 /* That of a trp_kernel's name; NULL: there is none. */
 const struct cuda_kernel *kernel_find(const char *name);

@@ -91,32 +91,52 @@ void work_kernel(struct cuda_list *list, const struct cuda_kernel *kernel, const
         reach_add(work, reaches[i].memory, reaches[i].bytes, reaches[i].access);
 }
 
-void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const trp_kernel *host,
-              const void *arguments, size_t bytes, const trp_operand *operands,
-              size_t operand_count)
+static const void *operand_at(const void *arguments, const trp_operand *operand)
 {
-    size_t before = kernel ? 0 : round_up(sizeof(struct host_job), ARGUMENTS_ALIGNMENT);
-    assert(operand_count <= KERNEL_REACHES_MAX);
-    struct cuda_work *work = work_add(list, kernel ? WORK_KERNEL : WORK_HOST, before + bytes);
-    char *at = list->bytes + work->arguments;
-    work->kernel = kernel;
-    memcpy(at + before, arguments, bytes);
-    if (kernel)
-        kernel->settle(at);
+    const void *memory;
+    memcpy(&memory, (const char *)arguments + operand->pointer, sizeof memory);
+    return memory;
+}
+
+static void host_add(struct cuda_list *list, const trp_kernel *host, const void *arguments,
+                     size_t bytes, const trp_operand *operands, size_t operand_count)
+{
+    size_t before = round_up(sizeof(struct host_job), ARGUMENTS_ALIGNMENT);
+    struct cuda_work *work = work_add(list, WORK_HOST, before + bytes);
     struct host_job job;
+    assert(operand_count <= KERNEL_REACHES_MAX);
     memset(&job, 0, sizeof job);
     job.run = host->run;
     job.argument_bytes = bytes;
     for (size_t i = 0; i < operand_count; i++) {
-        const void *memory;
-        memcpy(&memory, (const char *)arguments + operands[i].pointer, sizeof memory);
+        const void *memory = operand_at(arguments, &operands[i]);
         if (!memory || operands[i].bytes == 0)
             continue;
         job.pointers[job.operand_count++] = (uint32_t)operands[i].pointer;
         reach_add(work, memory, operands[i].bytes, operands[i].access);
     }
+    memcpy(list->bytes + work->arguments, &job, sizeof job);
+    memcpy(list->bytes + work->arguments + before, arguments, bytes);
+}
+
+void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const trp_kernel *host,
+              const void *arguments, size_t bytes, const trp_operand *operands,
+              size_t operand_count)
+{
+    if (kernel && kernel->fits && !kernel->fits(arguments))
+        kernel = NULL;
     if (!kernel)
-        memcpy(at, &job, sizeof job);
+        host_add(list, host, arguments, bytes, operands, operand_count);
+    for (; kernel; kernel = kernel->then) {
+        struct cuda_work *work = work_add(list, WORK_KERNEL, bytes);
+        char *at = list->bytes + work->arguments;
+        memcpy(at, arguments, bytes);
+        kernel->settle(at);
+        work->kernel = kernel;
+        for (size_t i = 0; i < operand_count; i++)
+            reach_add(work, operand_at(arguments, &operands[i]), operands[i].bytes,
+                      operands[i].access);
+    }
 }
 
 /* Bytes of a matrix whose rows are `stride` apart. */

@@ -1,218 +1,14 @@
 /* A learner and DQN on a device that works late (tests/nn/late_device.h): the bits are those of the
  * host's, nobody waits for the device step by step, and what goes wrong on it ends the run. */
-#include <inttypes.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <troupe/troupe.h>
+#include "device_run.h"
 
 #include "tests/nn/late_device.h"
 
-enum { BATCH = 8, STEPS = 40 };
-
-/* ---- a source whose batches follow from their number ----------------------------------------- */
-
-struct drawn_source {
-    trp_source base;
-    const trp_batch_spec *spec;
-    uint64_t given, first; /* so far; before the first */
-    uint32_t held;
-    void **columns[2];
-    uint64_t keys[BATCH];
-    int64_t table_sizes[BATCH];
-    double probabilities[BATCH];
-    uint64_t nan_at;   /* this batch has such a reward */
-    uint64_t fails_at; /* this one does not come; 0: all do */
-    trp_device *device;
-    double *priorities;
-    size_t priority_count;
-};
-
-static trp_status drawn_open(trp_source *base, const trp_source_use *use)
+static void late_closes(trp_device *device)
 {
-    struct drawn_source *source = (struct drawn_source *)base;
-    source->spec = use->spec;
-    source->held = use->held;
-    for (size_t k = 0; k < 2; k++) {
-        source->columns[k] = xcalloc(use->spec->columns.count, sizeof(void *));
-        for (size_t i = 0; i < use->spec->columns.count; i++)
-            source->columns[k][i] = xcalloc(BATCH, trp_tensor_bytes(&use->spec->columns.specs[i]));
-    }
-    return TRP_OK;
-}
-
-static void fill(const trp_tensor_spec *spec, trp_rng *rng, void *values)
-{
-    size_t bytes = BATCH * trp_tensor_bytes(spec);
-    bool mask = spec->dtype == TRP_BOOL, action = spec->dtype == TRP_INT32;
-    size_t count = bytes / trp_dtype_size(spec->dtype);
-    for (size_t i = 0; i < count; i++)
-        if (action)
-            ((int32_t *)values)[i] = (int32_t)trp_rng_below(rng, 2);
-        else if (spec->dtype == TRP_FLOAT32)
-            ((float *)values)[i] = (float)trp_rng_double(rng);
-        else
-            ((uint8_t *)values)[i] = (uint8_t)(mask ? 1 : trp_rng_below(rng, 256));
-}
-
-/* A batch that is no longer held is overwritten. */
-static trp_status drawn_next(trp_source *base, trp_batch *batch, int64_t timeout_ms)
-{
-    (void)timeout_ms;
-    struct drawn_source *source = (struct drawn_source *)base;
-    uint64_t number = source->first + ++source->given;
-    void **columns = source->columns[number % source->held];
-    const trp_columns *specs = &source->spec->columns;
-    trp_rng rng;
-    if (number == source->fails_at)
-        return trp_fail(TRP_DATA_LOSS, "batch %" PRIu64 " is damaged", number);
-    trp_rng_init(&rng, 5, number);
-    for (size_t i = 0; i < specs->count; i++)
-        fill(&specs->specs[i], &rng, columns[i]);
-    if (number == source->nan_at)
-        ((float *)columns[trp_columns_find(specs, "reward")])[3] = NAN;
-    for (size_t i = 0; i < BATCH; i++) {
-        source->table_sizes[i] = 100;
-        source->probabilities[i] = 0.001 * (double)(i + number % 7 + 1);
-    }
-    *batch = (trp_batch){.rows = BATCH,
-                         .columns = columns,
-                         .keys = source->keys,
-                         .table_sizes = source->table_sizes,
-                         .probabilities = source->probabilities};
-    return TRP_OK;
-}
-
-static trp_status drawn_update(trp_source *base, const trp_batch *batch, const double *priorities,
-                               int64_t timeout_ms)
-{
-    (void)timeout_ms;
-    struct drawn_source *source = (struct drawn_source *)base;
-    source->priorities =
-        xrealloc(source->priorities, (source->priority_count + batch->rows) * sizeof(double));
-    memcpy(source->priorities + source->priority_count, priorities, batch->rows * sizeof(double));
-    source->priority_count += batch->rows;
-    return TRP_OK;
-}
-
-static void drawn_destroy(trp_source *base)
-{
-    struct drawn_source *source = (struct drawn_source *)base;
-    const struct late_device *late = (const struct late_device *)source->device;
-    if (late && !late->lost)
+    const struct late_device *late = (const struct late_device *)device;
+    if (!late->lost)
         assert_int_equal(late->op_count, 0); /* it may still read the batches */
-    for (size_t k = 0; k < 2 && source->spec; k++) {
-        for (size_t i = 0; i < source->spec->columns.count; i++)
-            free(source->columns[k][i]);
-        free(source->columns[k]);
-    }
-    source->spec = NULL; /* the priorities are read afterwards */
-}
-
-static const trp_source_impl drawn_impl = {.open = drawn_open,
-                                           .next = drawn_next,
-                                           .update_priorities = drawn_update,
-                                           .destroy = drawn_destroy};
-
-/* ---- images ------------------------------------------------------------------------------------
- */
-
-/* Never stepped here: only what it observes counts. */
-static trp_status dots_reset(void *state, trp_rng *rng)
-{
-    (void)state, (void)rng;
-    return TRP_OK;
-}
-
-static trp_status dots_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
-{
-    (void)state, (void)rng, (void)action, (void)outcome;
-    return TRP_OK;
-}
-
-static void dots_observe(const void *state, void *const *observations)
-{
-    (void)state, (void)observations;
-}
-
-static const trp_env_impl dots_impl = {
-    .spec = {.name = "Dots",
-             .observations = {{.dtype = TRP_UINT8, .rank = 3, .shape = {8, 9, 1}}},
-             .action_count = 2},
-    .state_bytes = 1,
-    .reset = dots_reset,
-    .step = dots_step,
-    .observe = dots_observe,
-};
-
-/* ---- a run ------------------------------------------------------------------------------------
- */
-
-struct run {
-    struct drawn_source source;
-    trp_learner *learner;
-    trp_status status;
-    char *dir;
-};
-
-struct wanted {
-    const char *env;
-    trp_agent agent;
-    trp_device *device; /* NULL: the host's */
-    uint64_t steps, first, nan_at, fails_at;
-    uint32_t publish_every;
-    const char *dir; /* NULL: one of its own */
-    bool resume;
-};
-
-static void run_begin(struct run *run, const struct wanted *wanted)
-{
-    const trp_env_spec *env;
-    *run = (struct run){.source = {.base = {&drawn_impl},
-                                   .first = wanted->first,
-                                   .nan_at = wanted->nan_at,
-                                   .fails_at = wanted->fails_at,
-                                   .device = wanted->device}};
-    run->dir = xstrdup(wanted->dir ? wanted->dir : "/tmp/test_device_learner.XXXXXX");
-    if (!wanted->dir)
-        assert_non_null(mkdtemp(run->dir));
-    trp_source *source = &run->source.base;
-    trp_learner_loop_options loop = {.sources = &source,
-                                     .source_count = 1,
-                                     .seed = 3,
-                                     .publish_every = wanted->publish_every,
-                                     .checkpoint_dir = run->dir,
-                                     .resume = wanted->resume,
-                                     .max_steps = wanted->steps};
-    OR_FAIL(trp_agent_check(&wanted->agent, wanted->env));
-    OR_FAIL(trp_env_find(wanted->env, &env));
-    OR_FAIL(wanted->agent.impl->updater(
-        &wanted->agent, env, &(trp_updater_options){.batch_size = BATCH, .device = wanted->device},
-        &loop.updater));
-    OR_FAIL(trp_learner_create(&run->learner, &loop));
-    run->status = trp_learner_run(run->learner);
-}
-
-static void run_end(struct run *run)
-{
-    trp_learner_destroy(run->learner);
-    free(run->source.priorities);
-    free(run->dir);
-}
-
-static void remove_dir(const char *dir)
-{
-    char *command = xasprintf("rm -rf %s", dir);
-    assert_int_equal(system(command), 0);
-    free(command);
 }
 
 /* Every tensor of the last checkpoint: vectors, optimizer's state, counters, random numbers. */
@@ -305,6 +101,7 @@ static void assert_same_bits(struct wanted wanted, uint64_t lateness, const char
     run_begin(&host, &wanted);
     assert_int_equal(host.status, TRP_OK);
     wanted.device = &late->base;
+    wanted.closes = late_closes;
     run_begin(&device, &wanted);
     if (device.status != TRP_OK)
         fail_msg("%s", trp_last_error());
@@ -517,6 +314,7 @@ static void a_step_is_waited_for_when_the_next_one_was_put(void **state)
     run_begin(&run, &(struct wanted){.env = "CartPole-v1",
                                      .agent = trp_dqn(&(trp_dqn_options){.hidden = {16}}),
                                      .device = &late->base,
+                                     .closes = late_closes,
                                      .steps = STEPS,
                                      .publish_every = STEPS});
     assert_int_equal(run.status, TRP_OK);
@@ -572,6 +370,7 @@ static void a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_l
     struct wanted wanted = {.env = "CartPole-v1",
                             .agent = trp_dqn(&(trp_dqn_options){.hidden = {16}}),
                             .device = &late->base,
+                            .closes = late_closes,
                             .steps = STEPS,
                             .nan_at = 21,
                             .publish_every = 100};
@@ -604,6 +403,7 @@ static void a_run_that_fails_waits_for_its_device_before_anything_goes(void **st
                                          .agent = trp_dqn(&(trp_dqn_options){
                                              .hidden = {16}, .priority_exponent = 0.6F}),
                                          .device = &late->base,
+                                         .closes = late_closes,
                                          .steps = STEPS,
                                          .fails_at = 9,
                                          .publish_every = 100});
@@ -627,6 +427,7 @@ static void a_device_that_is_lost_ends_the_run_with_its_words(void **state)
                                          .agent = trp_dqn(&(trp_dqn_options){
                                              .hidden = {16}, .priority_exponent = 0.6F}),
                                          .device = &late->base,
+                                         .closes = late_closes,
                                          .steps = 1000,
                                          .publish_every = 3});
         assert_int_equal(run.status, TRP_UNAVAILABLE);

@@ -1,0 +1,166 @@
+/* Every agent's updates on a GPU beside the host's: the same batches, and after so many steps
+ * vectors and reports that differ by rounding alone. The GPU is a machine of tests (tests/nn/cuda/
+ * twin_machine.h) and, where there is one, "cuda:0". */
+#include "device_run.h"
+
+#include "tests/nn/cuda/twin_machine.h"
+
+struct agent_row {
+    const char *name, *env;
+    trp_agent (*agent)(void);
+    bool draws; /* each step, by a number that is an argument: no two lists are the same */
+};
+
+#define AGENT(name, ...)                                                                           \
+    static trp_agent name##_row(void)                                                              \
+    {                                                                                              \
+        return trp_##__VA_ARGS__;                                                                  \
+    }
+
+AGENT(dqn, dqn(&(trp_dqn_options){.hidden = {16}, .target_period = 3}))
+AGENT(dqn_prioritized, dqn(&(trp_dqn_options){.hidden = {16},
+                                              .target_rate = 0.1F,
+                                              .priority_exponent = 0.6F,
+                                              .importance_exponent = 0.4F}))
+AGENT(dqn_dueling,
+      dqn(&(trp_dqn_options){.hidden = {16}, .dueling = true, .max_gradient_norm = 0.01F}))
+AGENT(dqn_c51, dqn(&(trp_dqn_options){.hidden = {16}, .loss = TRP_DQN_C51, .target_period = 3}))
+AGENT(dqn_quantile, dqn(&(trp_dqn_options){.hidden = {16}, .loss = TRP_DQN_QUANTILE}))
+AGENT(dqn_munchausen, dqn(&(trp_dqn_options){.hidden = {16}, .loss = TRP_DQN_MUNCHAUSEN}))
+AGENT(dqn_frames, dqn(&(trp_dqn_options){.network = TRP_TORSO_IMPALA, .target_period = 3}))
+AGENT(r2d2, r2d2(&(trp_r2d2_options){
+                .hidden = {16}, .core_size = 8, .burn_in = 3, .trace = 4, .period = 4}))
+AGENT(ppo, ppo(&(trp_ppo_options){.hidden = {16}, .unroll = 5}))
+AGENT(ppo_frames, ppo(&(trp_ppo_options){.network = TRP_TORSO_IMPALA, .unroll = 2, .epochs = 1}))
+AGENT(impala, impala(&(trp_impala_options){
+                  .hidden = {16}, .unroll = 5, .core = TRP_CORE_GRU, .core_size = 8}))
+AGENT(a3c, a3c(&(trp_a3c_options){.hidden = {16}, .batch_size = 4}))
+AGENT(td3, td3(&(trp_td3_options){.hidden = {16}, .policy_delay = 2}))
+AGENT(sac, sac(&(trp_sac_options){.hidden = {16}}))
+AGENT(cql, sac(&(trp_sac_options){.hidden = {16}, .conservative = 1, .conservative_samples = 2}))
+AGENT(d4pg, d4pg(&(trp_d4pg_options){.hidden = {16}, .critic_hidden = {16}, .target_period = 5}))
+AGENT(mpo, mpo(&(trp_mpo_options){.hidden = {16}, .critic_hidden = {16}, .samples = 4}))
+AGENT(bc, bc(&(trp_bc_options){.hidden = {16}}))
+AGENT(iql, iql(&(trp_iql_options){.hidden = {16}}))
+AGENT(crr, crr(&(trp_crr_options){.hidden = {16}, .critics = 2}))
+
+static const struct agent_row rows[] = {
+    {"dqn", "CartPole-v1", dqn_row, false},
+    {"dqn, prioritized", "CartPole-v1", dqn_prioritized_row, false},
+    {"dqn, dueling", "CartPole-v1", dqn_dueling_row, false},
+    {"dqn, c51", "CartPole-v1", dqn_c51_row, false},
+    {"dqn, quantiles", "CartPole-v1", dqn_quantile_row, false},
+    {"dqn, munchausen", "CartPole-v1", dqn_munchausen_row, false},
+    {"dqn, frames", "Dots?frame_stack=2", dqn_frames_row, false},
+    {"r2d2", "CartPole-v1", r2d2_row, false},
+    {"ppo", "CartPole-v1", ppo_row, false},
+    {"ppo, frames", "Dots?frame_stack=2", ppo_frames_row, false},
+    {"impala, gru", "CartPole-v1", impala_row, false},
+    {"a3c", "CartPole-v1", a3c_row, false},
+    {"td3", "MountainCarContinuous-v0", td3_row, true},
+    {"sac", "MountainCarContinuous-v0", sac_row, true},
+    {"cql", "MountainCarContinuous-v0", cql_row, true},
+    {"d4pg", "MountainCarContinuous-v0", d4pg_row, false},
+    {"mpo", "MountainCarContinuous-v0", mpo_row, true},
+    {"bc", "MountainCarContinuous-v0", bc_row, false},
+    {"iql", "MountainCarContinuous-v0", iql_row, false},
+    {"crr", "MountainCarContinuous-v0", crr_row, true},
+};
+
+/* What differs, beside what there is. */
+static double apart(const trp_checkpoint_tensor *a, const trp_checkpoint_tensor *b)
+{
+    double difference = 0, all = 0;
+    size_t count = 1;
+    for (uint32_t k = 0; k < a->rank; k++)
+        count *= a->shape[k];
+    for (size_t i = 0; i < count; i++) {
+        double x = (double)((const float *)a->data)[i], y = (double)((const float *)b->data)[i];
+        difference += (x - y) * (x - y);
+        all += y * y;
+    }
+    return all > 0 ? sqrt(difference / all) : sqrt(difference);
+}
+
+/* The largest of all vectors and their optimizers' states. */
+static double worst_tensor(const char *dir, const char *other)
+{
+    trp_checkpoint *checkpoints[2];
+    const char *dirs[] = {dir, other};
+    double worst = 0;
+    for (size_t i = 0; i < 2; i++) {
+        char *path;
+        OR_FAIL(trp_learner_checkpoint_find(dirs[i], &path));
+        OR_FAIL(trp_checkpoint_read(&checkpoints[i], path));
+        free(path);
+    }
+    size_t count = trp_checkpoint_tensor_count(checkpoints[0]);
+    assert_int_equal(count, trp_checkpoint_tensor_count(checkpoints[1]));
+    for (size_t i = 0; i < count; i++) {
+        const trp_checkpoint_tensor *a = trp_checkpoint_tensor_at(checkpoints[0], i);
+        if (a->type == TRP_CHECKPOINT_F32)
+            worst = fmax(worst, apart(a, trp_checkpoint_tensor_at(checkpoints[1], i)));
+    }
+    trp_checkpoint_destroy(checkpoints[0]);
+    trp_checkpoint_destroy(checkpoints[1]);
+    return worst;
+}
+
+/* Rounding grows from step to step: more steps are for a real GPU, whose table says how far. */
+static double check_agent(const struct agent_row *row, trp_device *device, uint64_t steps)
+{
+    struct wanted wanted = {
+        .env = row->env, .agent = row->agent(), .steps = steps, .publish_every = 7};
+    struct run here, there;
+    run_begin(&here, &wanted);
+    assert_int_equal(here.status, TRP_OK);
+    wanted.device = device;
+    run_begin(&there, &wanted);
+    if (there.status != TRP_OK)
+        fail_msg("%s: %s", row->name, trp_last_error());
+    double worst = worst_tensor(here.dir, there.dir);
+    remove_dir(here.dir);
+    remove_dir(there.dir);
+    run_end(&here);
+    run_end(&there);
+    return worst;
+}
+
+static void agents_learn_on_a_machine_as_on_the_host(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct twin_device *twin = xcalloc(1, sizeof *twin);
+        bool frames = strchr(rows[i].env, '?') != NULL;
+        double worst = check_agent(&rows[i], twin_device_init(twin, i), frames ? 5 : 10);
+        if (!(worst < 1e-4))
+            fail_msg("%s: tensors differ by %g", rows[i].name, worst);
+        assert_true(rows[i].draws || twin->machine.launches > 0); /* a step becomes a graph */
+    }
+}
+
+static void agents_learn_on_a_gpu_as_on_the_host(void **state)
+{
+    trp_device *device;
+    (void)state;
+    if (trp_device_find(&device, "cuda:0") != TRP_OK) {
+        print_message("skipped: no GPU (%s)\n", trp_last_error());
+        skip();
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double worst = check_agent(&rows[i], device, 100);
+        print_message("%s, 100 updates, the tensor that differs most\t%.3g\n", rows[i].name, worst);
+        if (!(worst < 1e-2))
+            fail_msg("%s: tensors differ by %g", rows[i].name, worst);
+    }
+}
+
+int main(void)
+{
+    OR_FAIL(trp_env_register(&dots_impl));
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agents_learn_on_a_machine_as_on_the_host),
+        cmocka_unit_test(agents_learn_on_a_gpu_as_on_the_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

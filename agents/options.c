@@ -10,7 +10,8 @@ const char *const option_activations[] = {"none",     "relu", "tanh", "sigmoid",
                                           "softplus", "silu", "gelu", "gelu_tanh", NULL};
 const char *const option_cores[] = {"none", "lstm", "gru", NULL};
 const char *const option_precisions[] = {"f32", "bf16", NULL};
-const char *const option_optimizers[] = {"adam", "adamw", "sgd", "rmsprop", "lamb", NULL};
+const char *const option_optimizers[] = {"adam", "adamw",   "sgd", "rmsprop",
+                                         "lamb", "adagrad", NULL};
 const char *const option_schedules[] = {"constant", "linear", "cosine", NULL};
 _Static_assert(sizeof option_optimizers / sizeof *option_optimizers == TRP_OPTIMIZER_KINDS + 1,
                "every optimizer has a word");

@@ -13,7 +13,7 @@
 
 static const char *const kinds[TRP_OPTIMIZER_KINDS] = {
     [TRP_ADAM] = "adam",       [TRP_ADAMW] = "adamw", [TRP_SGD] = "sgd",
-    [TRP_RMSPROP] = "rmsprop", [TRP_LAMB] = "lamb",
+    [TRP_RMSPROP] = "rmsprop", [TRP_LAMB] = "lamb",   [TRP_ADAGRAD] = "adagrad",
 };
 
 const char *trp_optimizer_name(trp_optimizer_kind kind)
@@ -28,7 +28,7 @@ static trp_status check_ranges(const trp_optimizer *optimizer, const char *who)
         const char *name;
         double value, low, high;
     } ranges[] = {
-        {"kind", optimizer->kind, TRP_ADAM, TRP_LAMB},
+        {"kind", optimizer->kind, TRP_ADAM, TRP_OPTIMIZER_KINDS - 1},
         {"schedule", optimizer->schedule, TRP_RATE_CONSTANT, TRP_RATE_COSINE},
         {"learning_rate", optimizer_default(optimizer->learning_rate, 0), 0, 1e6},
         {"final_rate", optimizer->final_rate, 0, 1e6},
@@ -109,6 +109,9 @@ static size_t state_names(const trp_optimizer *optimizer,
         names[count++] = "lamb.m";
         names[count++] = "lamb.v";
         break;
+    case TRP_ADAGRAD:
+        names[count++] = "adagrad.square";
+        break;
     }
     return count;
 }
@@ -166,6 +169,7 @@ void optimizer_run(const struct step_kernels *kernels, const trp_optimizer *opti
         kernels->sgd(&job);
         break;
     case TRP_RMSPROP:
+    case TRP_ADAGRAD:
         kernels->rmsprop(&job);
         break;
     case TRP_LAMB:

@@ -74,11 +74,22 @@ FACTOR void set_rmsprop(struct step_job *job, const trp_optimizer *optimizer, vo
     set_means(job, alpha, alpha);
 }
 
+/* RMSProp's step, where the mean square is a sum. */
+FACTOR void set_adagrad(struct step_job *job, void *const *state)
+{
+    job->square = state[0];
+    set_means(job, 1, 1);
+    job->one_minus_beta1 = job->one_minus_beta2 = 1;
+}
+
 /* All of a job but what it works on: params, grads, count and scale. */
 FACTOR struct step_job step_job_of(const trp_optimizer *optimizer, uint64_t step,
                                    void *const *state)
 {
-    double epsilon = optimizer->kind == TRP_LAMB ? 1e-6 : optimizer->kind == TRP_SGD ? 0.0 : 1e-8;
+    double epsilon = optimizer->kind == TRP_LAMB      ? 1e-6
+                     : optimizer->kind == TRP_SGD     ? 0.0
+                     : optimizer->kind == TRP_ADAGRAD ? 1e-10
+                                                      : 1e-8;
     struct step_job job = {};
     job.weight_decay = optimizer->weight_decay;
     job.keep = 1;
@@ -104,6 +115,9 @@ FACTOR struct step_job step_job_of(const trp_optimizer *optimizer, uint64_t step
         break;
     case TRP_LAMB:
         set_adaptive(&job, optimizer, step, 1, state);
+        break;
+    case TRP_ADAGRAD:
+        set_adagrad(&job, state);
         break;
     }
     return job;

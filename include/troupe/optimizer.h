@@ -36,9 +36,11 @@ typedef enum {
     TRP_LAMB,    /* p -= r * |p| / |u| * u, u = Adam's step + weight_decay * p, for each tensor: the
                     norms are the tensor's, and a ratio with a norm of 0 is 1 (You et al. 2020,
                     algorithm 2, with phi(x) = x) */
+    TRP_ADAGRAD, /* p -= r * g / (sqrt(s) + epsilon), s the sum of all g^2 (Duchi et al. 2011), as
+                    in PyTorch */
 } trp_optimizer_kind;
 
-enum { TRP_OPTIMIZER_KINDS = TRP_LAMB + 1 };
+enum { TRP_OPTIMIZER_KINDS = TRP_ADAGRAD + 1 };
 
 /* Times a warm-up, during which the rate grows linearly. */
 typedef enum {
@@ -58,7 +60,7 @@ typedef struct {
     double weight_decay;
     double beta1, beta2;  /* Adam, AdamW, LAMB; 0: 0.9 and 0.999; negative: 0 */
     double alpha;         /* RMSProp: how much of a running mean is kept; 0: 0.99; negative: 0 */
-    double epsilon;       /* 0: 1e-8, LAMB: 1e-6 */
+    double epsilon;       /* 0: 1e-8, LAMB: 1e-6, AdaGrad: 1e-10 */
     double momentum;      /* SGD, RMSProp */
     bool nesterov;        /* SGD */
     bool centered;        /* RMSProp */

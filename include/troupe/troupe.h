@@ -31,6 +31,7 @@
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
 #include <troupe/options.h>
+#include <troupe/parameter_server.h>
 #include <troupe/params.h>
 #include <troupe/policy.h>
 #include <troupe/policy_losses.h>

@@ -281,6 +281,30 @@ static void zeros_without_a_gradient_stay_zeros(void **state)
     }
 }
 
+/* PyTorch's Adagrad: the sum of squares never forgets, and epsilon is beside the root. */
+static void adagrad_divides_by_the_root_of_all_squares(void **state)
+{
+    (void)state;
+    const trp_optimizer adagrad = {.kind = TRP_ADAGRAD, .learning_rate = 0.5, .epsilon = 1e-3};
+    float params[3] = {1, 2, 3}, square[3] = {0};
+    double expected[3] = {1, 2, 3}, sum[3] = {0};
+    assert_int_equal(trp_optimizer_states(&adagrad), 1);
+    for (uint64_t step = 1; step <= 20; step++) {
+        float grads[3];
+        for (size_t i = 0; i < 3; i++) {
+            double g = (double)(step % 4) - (double)i / 2;
+            grads[i] = (float)g;
+            sum[i] += g * g;
+            expected[i] -= 0.5 * g / (sqrt(sum[i]) + 1e-3);
+        }
+        trp_optimizer_step(&adagrad, step, 1, params, grads, (float *[]){square}, 0, 3);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        assert_float_equal(square[i], sum[i], 1e-4);
+        assert_float_equal(params[i], expected[i], 1e-5);
+    }
+}
+
 static void lambs_step_is_as_long_as_the_tensor(void **state)
 {
     (void)state;
@@ -369,8 +393,8 @@ static void an_optimizer_that_is_none_is_refused_by_name(void **state)
                    "params: the optimizer's beta1 is 1, must be in [0, 0.999999]");
     assert_refused((trp_optimizer){.max_norm = NAN},
                    "params: the optimizer's max_norm is nan, must be in [0, 1e+30]");
-    assert_refused((trp_optimizer){.kind = (trp_optimizer_kind)5},
-                   "params: the optimizer's kind is 5, must be in [0, 4]");
+    assert_refused((trp_optimizer){.kind = (trp_optimizer_kind)TRP_OPTIMIZER_KINDS},
+                   "params: the optimizer's kind is 6, must be in [0, 5]");
     assert_refused((trp_optimizer){.weight_decay = -1},
                    "params: the optimizer's weight_decay is -1, must be in [0, 1e+06]");
     assert_refused((trp_optimizer){.momentum = 0.9},
@@ -396,6 +420,7 @@ int main(void)
         cmocka_unit_test(ranges_cut_anywhere_give_the_same_bits),
         cmocka_unit_test(the_public_step_leaves_what_is_outside_of_its_range),
         cmocka_unit_test(zeros_without_a_gradient_stay_zeros),
+        cmocka_unit_test(adagrad_divides_by_the_root_of_all_squares),
         cmocka_unit_test(lambs_step_is_as_long_as_the_tensor),
         cmocka_unit_test(clipping_scales_to_the_largest_norm),
         cmocka_unit_test(rates_follow_their_schedule),

@@ -247,7 +247,7 @@ KERNEL_BODY void phase_step_body(const struct phase_step_arguments *a, const str
         return;
     if (a->optimizer.kind == TRP_SGD)
         sgd_at_cuda(job, i);
-    else if (a->optimizer.kind == TRP_RMSPROP)
+    else if (a->optimizer.kind == TRP_RMSPROP || a->optimizer.kind == TRP_ADAGRAD)
         rmsprop_at_cuda(job, i);
     else
         adam_at_cuda(job, i);

@@ -1,0 +1,319 @@
+/* Gradients for one step are summed in double, so that the order in which they come matters for
+ * numbers of very different size only. */
+#include "shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/nn.h>
+#include "core/alloc.h"
+#include "limits.h"
+
+/* ---- workers ------------------------------------------------------------------------------- */
+
+uint32_t shard_awaited(const struct param_shard *shard)
+{
+    uint32_t slowest = UINT32_MAX;
+    for (uint32_t i = 0; i < shard->options.workers; i++) {
+        const struct shard_worker *worker = &shard->workers[i];
+        if (worker->present &&
+            (slowest == UINT32_MAX || worker->clock < shard->workers[slowest].clock))
+            slowest = i;
+    }
+    return slowest;
+}
+
+/* The clock of the slowest; where nobody is there nobody is waited for. */
+static uint64_t least_clock(const struct param_shard *shard)
+{
+    uint32_t slowest = shard_awaited(shard);
+    return slowest == UINT32_MAX ? UINT64_MAX : shard->workers[slowest].clock;
+}
+
+bool shard_may_read(const struct param_shard *shard, uint32_t worker)
+{
+    uint64_t clock = shard->workers[worker].clock, least = least_clock(shard);
+    if (shard->options.rule == TRP_SERVER_SYNC)
+        return clock <= shard->rounds;
+    if (shard->options.rule == TRP_SERVER_SSP)
+        return clock <= least || clock - least <= shard->options.slack;
+    return true;
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+/* Of [lo, hi), with a gradient that begins there. */
+static void shard_step_range(struct param_shard *shard, const struct shard_range *range,
+                             const float *grads, float scale)
+{
+    float *state[TRP_OPTIMIZER_STATES_MAX] = {0};
+    for (size_t k = 0; k < trp_optimizer_states(&shard->options.optimizer); k++)
+        state[k] = shard->state[k] + range->lo;
+    trp_optimizer_step(&shard->options.optimizer, shard->steps, scale, shard->values + range->lo,
+                       grads, state, 0, range->hi - range->lo);
+}
+
+/* Where a push has no numbers nothing changes, for optimizers that have a state as well. */
+static void step_push(struct param_shard *shard, const struct shard_push *push, float weight)
+{
+    const float *grads = push->grads;
+    shard->steps++;
+    shard->version++;
+    for (size_t i = 0; i < push->range_count; i++) {
+        shard_step_range(shard, &push->ranges[i], grads, push->scale * weight);
+        grads += push->ranges[i].hi - push->ranges[i].lo;
+    }
+}
+
+static void add_push(struct param_shard *shard, const struct shard_push *push, double weight)
+{
+    const float *grads = push->grads;
+    double scale = (double)push->scale * weight;
+    for (size_t i = 0; i < push->range_count; i++)
+        for (uint64_t k = push->ranges[i].lo; k < push->ranges[i].hi; k++)
+            shard->sum[k] += scale * (double)*grads++;
+    shard->summed++;
+}
+
+static void step_sum(struct param_shard *shard, uint32_t count)
+{
+    const struct shard_range all = {0, shard->count};
+    for (size_t k = 0; k < shard->count; k++)
+        shard->gradient[k] = (float)(shard->sum[k] / count);
+    shard->steps++;
+    shard->version++;
+    shard_step_range(shard, &all, shard->gradient, 1);
+    memset(shard->sum, 0, shard->count * sizeof *shard->sum);
+    shard->summed = 0;
+}
+
+/* ---- rules --------------------------------------------------------------------------------- */
+
+/* All that are there have pushed this clock. */
+static void end_round(struct param_shard *shard)
+{
+    if (shard->options.rule != TRP_SERVER_SYNC || shard->summed == 0 ||
+        least_clock(shard) <= shard->rounds)
+        return;
+    shard->rounds++;
+    step_sum(shard, shard->summed);
+}
+
+static uint64_t staleness_of(const struct param_shard *shard, const struct shard_push *push)
+{
+    uint64_t version = push->version > shard->first_version ? push->version : shard->first_version;
+    return version < shard->version ? shard->version - version : 0;
+}
+
+/* n-softsync, Zhang et al. 2016: after c = floor(N / n) gradients w -= 1 / c * sum of alpha(tau) g,
+ * where alpha(tau) is the rate divided by tau, or the rate itself where tau is 0. */
+static void push_softsync(struct param_shard *shard, const struct shard_push *push,
+                          uint64_t staleness)
+{
+    uint32_t count = shard->options.workers / shard->options.softness;
+    add_push(shard, push, staleness > 1 ? 1 / (double)staleness : 1);
+    if (shard->summed >= (count > 0 ? count : 1))
+        step_sum(shard, shard->summed);
+}
+
+/* DynSGD: with u the mean of the gradients of a version, and g the d-th of them,
+ *
+ *     u' = u + (g - u) / d,    w -= rate * (u' - u)
+ *
+ * so that all of them together have the effect of their mean. A version ends with its first
+ * gradient: what is pulled from there on is the next one. */
+static void push_dynsgd(struct param_shard *shard, const struct shard_push *push,
+                        uint64_t staleness)
+{
+    uint64_t version = shard->version - staleness;
+    size_t place = version % shard->effect_count;
+    struct shard_effect *effect = &shard->effects[place];
+    float *mean = shard->means + place * shard->count;
+    const float *grads = push->grads;
+    if (effect->pushes == 0 || effect->version != version) {
+        memset(mean, 0, shard->count * sizeof *mean);
+        effect->version = version;
+        effect->pushes = 0;
+    }
+    effect->pushes++;
+    shard->steps++;
+    shard->version += version == shard->version;
+    for (size_t i = 0; i < push->range_count; i++) {
+        const struct shard_range *range = &push->ranges[i];
+        for (uint64_t k = range->lo; k < range->hi; k++) {
+            shard->gradient[k] = (push->scale * *grads++ - mean[k]) / (float)effect->pushes;
+            mean[k] += shard->gradient[k];
+        }
+        shard_step_range(shard, range, shard->gradient + range->lo, 1);
+    }
+}
+
+static bool is_too_old(const struct param_shard *shard, uint64_t staleness)
+{
+    uint32_t most = shard->options.max_staleness;
+    if (shard->options.rule == TRP_SERVER_SYNC || shard->options.rule == TRP_SERVER_SSP)
+        return false;
+    return (most > 0 && staleness > most) ||
+           (shard->effect_count > 0 && staleness >= shard->effect_count);
+}
+
+static void take_push(struct param_shard *shard, const struct shard_push *push, uint64_t staleness)
+{
+    switch (shard->options.rule) {
+    case TRP_SERVER_SYNC:
+        add_push(shard, push, 1);
+        break;
+    case TRP_SERVER_ASYNC:
+        step_push(shard, push, 1);
+        break;
+    case TRP_SERVER_SSP:
+        step_push(shard, push, 1 / (float)shard->options.workers);
+        break;
+    case TRP_SERVER_SOFTSYNC:
+        push_softsync(shard, push, staleness);
+        break;
+    case TRP_SERVER_DYNSGD:
+        push_dynsgd(shard, push, staleness);
+        break;
+    }
+}
+
+enum shard_answer shard_judge(const struct param_shard *shard, const struct shard_push *push)
+{
+    uint64_t clock = shard->workers[push->worker].clock;
+    if (push->sequence != clock)
+        return push->sequence < clock ? SHARD_REPEATED : SHARD_AHEAD;
+    if (shard->options.rule == TRP_SERVER_SYNC && clock > shard->rounds)
+        return SHARD_EARLY;
+    return is_too_old(shard, staleness_of(shard, push)) ? SHARD_DROPPED : SHARD_TAKEN;
+}
+
+enum shard_answer shard_push(struct param_shard *shard, const struct shard_push *push)
+{
+    shard_join(shard, push->worker);
+    enum shard_answer answer = shard_judge(shard, push);
+    shard->repeated += answer == SHARD_REPEATED;
+    if (answer != SHARD_TAKEN && answer != SHARD_DROPPED)
+        return answer;
+    shard->workers[push->worker].clock++;
+    shard->pushes++;
+    shard->dropped += answer == SHARD_DROPPED;
+    if (answer == SHARD_TAKEN)
+        take_push(shard, push, staleness_of(shard, push));
+    end_round(shard);
+    return answer;
+}
+
+void shard_join(struct param_shard *shard, uint32_t worker)
+{
+    struct shard_worker *own = &shard->workers[worker];
+    if (own->present)
+        return;
+    uint64_t least = least_clock(shard);
+    if (least != UINT64_MAX && own->clock < least)
+        own->clock = least;
+    if (own->clock < shard->rounds)
+        own->clock = shard->rounds;
+    own->present = true;
+}
+
+void shard_leave(struct param_shard *shard, uint32_t worker)
+{
+    shard->workers[worker].present = false;
+    end_round(shard);
+}
+
+void shard_skip_versions(struct param_shard *shard, uint64_t gap)
+{
+    shard->version += gap;
+    shard->first_version = shard->version;
+    for (uint32_t i = 0; i < shard->effect_count; i++)
+        shard->effects[i].pushes = 0;
+}
+
+/* ---- its life ------------------------------------------------------------------------------ */
+
+trp_status shard_check(const struct param_shard *shard, const struct shard_range *ranges,
+                       size_t count, size_t *numbers)
+{
+    uint64_t at = 0;
+    *numbers = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (ranges[i].lo < at || ranges[i].hi <= ranges[i].lo || ranges[i].hi > shard->count)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "range %zu is [%llu, %llu), must follow %llu, in a shard of %zu "
+                            "numbers",
+                            i, (unsigned long long)ranges[i].lo, (unsigned long long)ranges[i].hi,
+                            (unsigned long long)at, shard->count);
+        at = ranges[i].hi;
+        *numbers += ranges[i].hi - ranges[i].lo;
+    }
+    return TRP_OK;
+}
+
+static trp_status shard_check_options(const struct shard_options *options)
+{
+    const trp_optimizer *optimizer = &options->optimizer;
+    TRP_TRY(trp_optimizer_check(optimizer, "parameter server"));
+    if (options->workers == 0 || options->workers > SHARD_WORKERS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "parameter server: %u learners, must be 1 to %d",
+                        options->workers, SHARD_WORKERS_MAX);
+    if (trp_optimizer_is_layerwise(optimizer))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "parameter server: the optimizer %s steps whole tensors, a server has a "
+                        "range: use another one",
+                        trp_optimizer_name(optimizer->kind));
+    bool plain =
+        optimizer->kind == TRP_SGD && optimizer->momentum == 0 && optimizer->weight_decay == 0;
+    if (options->rule == TRP_SERVER_DYNSGD && !plain)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "parameter server: the rule dynsgd takes steps back, which %s cannot: use "
+                        "sgd without momentum and weight decay",
+                        trp_optimizer_name(optimizer->kind));
+    return TRP_OK;
+}
+
+static void make_effects(struct param_shard *shard)
+{
+    uint32_t most = shard->options.max_staleness;
+    shard->effect_count = most == 0                  ? SHARD_WINDOW
+                          : most >= SHARD_WINDOW_MAX ? SHARD_WINDOW_MAX
+                                                     : most + 1;
+    shard->effects = xcalloc(shard->effect_count, sizeof *shard->effects);
+    shard->means = trp_floats_create(shard->effect_count * shard->count);
+}
+
+trp_status shard_create(struct param_shard *shard, const struct shard_options *options,
+                        float *values, size_t count)
+{
+    *shard = (struct param_shard){0};
+    TRP_TRY(shard_check_options(options));
+    *shard = (struct param_shard){.options = *options, .count = count, .values = values};
+    bool sums = options->rule == TRP_SERVER_SYNC || options->rule == TRP_SERVER_SOFTSYNC;
+    for (size_t k = 0; k < trp_optimizer_states(&options->optimizer); k++)
+        shard->state[k] = trp_floats_create(count);
+    if (sums)
+        shard->sum = xcalloc(count, sizeof *shard->sum);
+    if (sums || options->rule == TRP_SERVER_DYNSGD)
+        shard->gradient = trp_floats_create(count);
+    if (options->rule == TRP_SERVER_DYNSGD)
+        make_effects(shard);
+    if (shard->options.softness == 0)
+        shard->options.softness = 1;
+    shard->workers = xcalloc(options->workers, sizeof *shard->workers);
+    for (uint32_t i = 0; i < options->workers; i++)
+        shard->workers[i].present = true;
+    return TRP_OK;
+}
+
+void shard_destroy(struct param_shard *shard)
+{
+    for (size_t k = 0; k < TRP_OPTIMIZER_STATES_MAX; k++)
+        trp_floats_destroy(shard->state[k]);
+    trp_floats_destroy(shard->means);
+    trp_floats_destroy(shard->gradient);
+    free(shard->effects);
+    free(shard->sum);
+    free(shard->workers);
+    *shard = (struct param_shard){0};
+}

@@ -85,6 +85,49 @@ function(troupe_nn_kernels)
         "${optimize};-mavx512f;-mavx512bw;-mavx512vl;-mavx512bf16;-mfma;${wide}")
 endfunction()
 
+# troupe_cuda_module(): libtroupe_cuda.so, where nvcc is; it needs no driver to be built or opened.
+# Code for compute capability 9.0, and for newer and older ones from 8.0 on what drivers compile.
+function(troupe_cuda_module)
+    find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+    if(NOT NVCC)
+        message(STATUS "No nvcc: this build has no GPUs")
+        return()
+    endif()
+    get_filename_component(cuda ${NVCC} DIRECTORY)
+    find_path(CUDA_INCLUDE cuda_runtime_api.h HINTS ${cuda}/../include NO_DEFAULT_PATH REQUIRED)
+    find_library(CUDART_STATIC cudart_static HINTS ${cuda}/../lib64 ${cuda}/../lib REQUIRED)
+    set(code ${CMAKE_BINARY_DIR}/cuda_kernels.o)
+    # -fmad=false: a GPU rounds as the host does, on which tests run the same text.
+    add_custom_command(OUTPUT ${code}
+        COMMAND ${NVCC} -std=c++17 -O3 -fmad=false -Werror all-warnings
+            -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80
+            -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics
+            -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/include
+            -MD -MF ${code}.d -MT ${code} -c ${CMAKE_SOURCE_DIR}/nn/cuda/module/kernels.cu -o ${code}
+        DEPENDS nn/cuda/module/kernels.cu DEPFILE ${code}.d VERBATIM
+        COMMENT "Compiling kernels for GPUs")
+    set_source_files_properties(${code} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    add_library(troupe_cuda MODULE nn/cuda/module/blas.c nn/cuda/module/gpu.c nn/cuda/module/graph.c
+        nn/cuda/module/run.c nn/cuda/kernels.c ${code})
+    set_target_properties(troupe_cuda PROPERTIES LINKER_LANGUAGE C)
+    target_include_directories(troupe_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
+    target_compile_definitions(troupe_cuda PRIVATE TROUPE_VERSION="${PROJECT_VERSION}")
+    target_link_libraries(troupe_cuda PRIVATE troupe_core ${CUDART_STATIC} rt ${CMAKE_DL_LIBS}
+        Threads::Threads troupe_flags -Wl,--exclude-libs,ALL)
+    if(NOT CMAKE_C_FLAGS MATCHES "-fsanitize") # as libtroupe
+        target_link_options(troupe_cuda PRIVATE -Wl,--no-undefined)
+    endif()
+    install(TARGETS troupe_cuda DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
+# troupe_test_cuda(test): test_<test> is there with libtroupe_cuda.so, of which CUDA_MODULE is the path.
+function(troupe_test_cuda test)
+    if(TARGET troupe_cuda)
+        target_compile_definitions(test_${test} PRIVATE CUDA_MODULE="$<TARGET_FILE:troupe_cuda>")
+        add_dependencies(test_${test} troupe_cuda)
+    endif()
+endfunction()
+
 # troupe_collective_kernels(): the same for those that combine vectors.
 function(troupe_collective_kernels)
     set_source_files_properties(learner/collective/reduce_generic.c PROPERTIES COMPILE_OPTIONS -O3)

@@ -476,8 +476,7 @@ static trp_status check_batches(const struct node_group *group)
 
 static trp_status check_learner_device(const struct node_group *group)
 {
-    trp_device *device;
-    if (trp_device_find(&device, group->options.learner.device) == TRP_OK)
+    if (trp_device_check(group->options.learner.device) == TRP_OK)
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': %s", group->name, trp_last_error());
 }

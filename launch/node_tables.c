@@ -57,7 +57,8 @@ static const trp_option learner_rows[] = {
     ROW(trp_learner_options, batch_size, .max = 1 << 20, .unit = "items",
         .help = "of an update; 0: the agent's"),
     ROW(trp_learner_options, device,
-        .help = "where it learns: cpu, or ref, naive loops; none: cpu"),
+        .help = "where it learns: cpu, cuda:N, auto (cuda:0 if it works, else cpu), or ref, "
+                "naive loops; none: cpu"),
     ROW(trp_learner_options, prefetch, .fallback = "2", .min = 1, .max = 64, .unit = "batches",
         .help = "fetched ahead"),
     ROW(trp_learner_options, publish_every, .fallback = "10", .min = 1, .max = UINT32_MAX,

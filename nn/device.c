@@ -1,17 +1,50 @@
-/* Devices and queues: checks, and whose they are. */
+/* Devices and queues: names, checks, and whose they are. */
 #include "device.h"
 
 #include <string.h>
 
+#include <troupe/log.h>
+
+#include "core/thread.h"
+#include "nn/cuda/limits.h"
+#include "nn/cuda/load.h"
 #include "host_device.h"
+
+static struct once auto_once = ONCE_INIT;
+static trp_device *auto_device;
+
+static void auto_find(void)
+{
+    if (cuda_find(&auto_device, 0) == TRP_OK) {
+        trp_log(TRP_INFO, "device auto is %s", auto_device->name);
+        return;
+    }
+    auto_device = host_device_find("cpu");
+    trp_log(TRP_INFO, "device auto is the CPU: %s", trp_last_error());
+}
+
+trp_status trp_device_check(const char *name)
+{
+    uint32_t number;
+    if (!name || host_device_find(name) || strcmp(name, "auto") == 0 ||
+        cuda_name_parse(name, &number))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "there is no device '%s': it is one of %s, cuda:0 to cuda:%d, auto", name,
+                    host_device_names, CUDA_DEVICES_MAX - 1);
+}
 
 trp_status trp_device_find(trp_device **out, const char *name)
 {
-    *out = name ? host_device_find(name) : host_device_find("cpu");
-    if (*out)
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT, "there is no device '%s': it is one of %s", name,
-                    host_device_names);
+    uint32_t number;
+    *out = NULL;
+    TRP_TRY(trp_device_check(name));
+    if (name && cuda_name_parse(name, &number))
+        return cuda_find(out, number);
+    if (name && strcmp(name, "auto") == 0)
+        once_run(&auto_once, auto_find);
+    *out = name && strcmp(name, "auto") == 0 ? auto_device : host_device_find(name ? name : "cpu");
+    return TRP_OK;
 }
 
 const char *trp_device_name(const trp_device *device)

@@ -5,6 +5,11 @@
  * whose networks are naive loops: the specification. Their memory is the host's, any float pointer
  * is of it, and what is put on a queue is done when the call returns.
  *
+ * "cuda:0", "cuda:1" and so on are NVIDIA's GPUs of compute capability 8.0 or newer, in CUDA's
+ * order. They need a Troupe that was built where nvcc is, and a driver for CUDA 13. "auto" is
+ * cuda:0 if that can be used, else "cpu"; a line of the log says which, and why. No part of this
+ * was ever run on a GPU.
+ *
  *     // values *= factor, wherever they are.
  *     typedef struct { float *values; size_t count; float factor; } scaling;
  *
@@ -39,8 +44,12 @@ typedef struct trp_device trp_device;
 typedef struct trp_queue trp_queue;
 
 /* The device of that name; NULL: "cpu". The same for every call, from any thread, for the life of
- * the process. INVALID_ARGUMENT names the devices there are. */
+ * the process. INVALID_ARGUMENT: no host has such a device. UNAVAILABLE: this one has not, or it
+ * cannot be used; the message says what was found and what is needed. */
 TRP_API TRP_MUST_USE trp_status trp_device_find(trp_device **out, const char *name);
+
+/* Whether some host may have a device of that name, without a look at this one's. */
+TRP_API TRP_MUST_USE trp_status trp_device_check(const char *name);
 TRP_API const char *trp_device_name(const trp_device *device);
 TRP_API bool trp_device_is_host(const trp_device *device);
 

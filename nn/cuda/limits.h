@@ -21,6 +21,12 @@ enum {
     QUEUE_STAGING_BYTES = 64 << 20,
     /* queue.c: marks that nobody waited for yet. */
     QUEUE_MARKS_MAX = 64,
+    /* module/blas.c: of each lane with products, so at most 4 of each graph; cuBLASLt wants 4 to
+     * 32 MB for what splits long sums. */
+    BLAS_WORKSPACE_BYTES = 8 << 20,
+    BLAS_WAYS_MAX = 256, /* module/blas.c: shapes of products; a network has some 30 */
+    /* load.c: GPUs of a host. */
+    CUDA_DEVICES_MAX = 16,
     /* queue.c: device.h says how long a wait is. */
     QUEUE_SYNC_MS = 60000,
 };

@@ -8,8 +8,6 @@
 #include "core/array.h"
 #include "nn/graph.h"
 
-enum { ARGUMENTS_ALIGNMENT = 16 };
-
 void work_list_cleanup(struct cuda_list *list)
 {
     free(list->works);
@@ -49,7 +47,7 @@ bool work_lists_equal(const struct cuda_list *a, const struct cuda_list *b)
 
 static char *bytes_add(struct cuda_list *list, size_t bytes)
 {
-    size_t rounded = round_up(bytes, ARGUMENTS_ALIGNMENT);
+    size_t rounded = round_up(bytes, WORK_ALIGNMENT);
     if (list->bytes_used + rounded > list->bytes_room) {
         list->bytes_room = 2 * (list->bytes_used + rounded);
         list->bytes = xrealloc(list->bytes, list->bytes_room);
@@ -101,8 +99,7 @@ static const void *operand_at(const void *arguments, const trp_operand *operand)
 static void host_add(struct cuda_list *list, const trp_kernel *host, const void *arguments,
                      size_t bytes, const trp_operand *operands, size_t operand_count)
 {
-    size_t before = round_up(sizeof(struct host_job), ARGUMENTS_ALIGNMENT);
-    struct cuda_work *work = work_add(list, WORK_HOST, before + bytes);
+    struct cuda_work *work = work_add(list, WORK_HOST, WORK_HOST_JOB_BYTES + bytes);
     struct host_job job;
     assert(operand_count <= KERNEL_REACHES_MAX);
     memset(&job, 0, sizeof job);
@@ -116,7 +113,7 @@ static void host_add(struct cuda_list *list, const trp_kernel *host, const void 
         reach_add(work, memory, operands[i].bytes, operands[i].access);
     }
     memcpy(list->bytes + work->arguments, &job, sizeof job);
-    memcpy(list->bytes + work->arguments + before, arguments, bytes);
+    memcpy(list->bytes + work->arguments + WORK_HOST_JOB_BYTES, arguments, bytes);
 }
 
 void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const trp_kernel *host,

@@ -26,6 +26,10 @@ struct gemm_job {
     trp_precision precision;
 };
 
+enum {
+    WORK_ALIGNMENT = 16, /* of arguments in a list's bytes */
+};
+
 enum work_kind {
     WORK_KERNEL,
     WORK_GEMM,
@@ -50,6 +54,11 @@ struct host_job {
         pointers[KERNEL_REACHES_MAX]; /* where each is in the arguments; as the work's reaches */
 };
 
+enum {
+    WORK_HOST_JOB_BYTES =
+        (sizeof(struct host_job) + WORK_ALIGNMENT - 1) / WORK_ALIGNMENT * WORK_ALIGNMENT
+};
+
 struct cuda_work {
     enum work_kind kind;
     uint32_t reach_count;
@@ -62,7 +71,7 @@ struct cuda_work {
 struct cuda_list {
     struct cuda_work *works;
     uint32_t count, room;
-    char *bytes; /* arguments of all, each at a multiple of 16, zeros between them */
+    char *bytes; /* arguments of all, each at a multiple of WORK_ALIGNMENT, zeros between them */
     size_t bytes_used, bytes_room;
 };
 
@@ -89,6 +98,12 @@ void work_zero(struct cuda_list *list, void *to, size_t bytes);
 static inline const void *work_arguments(const struct cuda_list *list, const struct cuda_work *work)
 {
     return list->bytes + work->arguments;
+}
+
+/* Arguments of a function of the host. */
+static inline const void *host_job_arguments(const struct host_job *job)
+{
+    return (const char *)job + WORK_HOST_JOB_BYTES;
 }
 
 /* They meet in memory, one of them writing. */

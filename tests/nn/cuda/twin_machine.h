@@ -188,7 +188,7 @@ static inline void twin_gemm(struct twin_machine *twin, const struct gemm_job *j
 static inline void twin_host(const struct cuda_list *list, const struct cuda_work *work)
 {
     const struct host_job *job = work_arguments(list, work);
-    char *arguments = xmemdup((const char *)job + round_up(sizeof *job, 16), job->argument_bytes);
+    char *arguments = xmemdup(host_job_arguments(job), job->argument_bytes);
     void *copies[KERNEL_REACHES_MAX];
     for (uint32_t i = 0; i < job->operand_count; i++) {
         copies[i] = xmemdup(work->reaches[i].memory, work->reaches[i].bytes);

@@ -1,0 +1,99 @@
+/* Libraries of NVIDIA's are found where wheels put them, and what is nowhere is named. */
+#include "core/nvidia.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/alloc.h"
+
+#define WHEEL "/lib/python3.11/site-packages/nvidia/things/lib"
+
+static char prefix[] = "/tmp/troupe-nvidia-XXXXXX";
+
+static void in_prefix(const char *command)
+{
+    char *line = xasprintf("cd %s && %s", prefix, command);
+    assert_int_equal(system(line), 0);
+    free(line);
+}
+
+/* Any library is one of NVIDIA's to it. */
+static int begin(void **state)
+{
+    (void)state;
+    Dl_info cmocka;
+    assert_non_null(mkdtemp(prefix));
+    in_prefix("mkdir -p ." WHEEL " toolkit/lib64");
+    assert_int_not_equal(dladdr((const void *)(uintptr_t)_cmocka_run_group_tests, &cmocka), 0);
+    char *copy = xasprintf("cp -L %s ." WHEEL "/libthing.so.1", cmocka.dli_fname);
+    in_prefix(copy);
+    free(copy);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    in_prefix("rm -r lib toolkit");
+    return rmdir(prefix);
+}
+
+static void a_wheel_of_a_python_under_a_prefix_is_found(void **state)
+{
+    (void)state;
+    struct nvidia_library library;
+    char *prefixes = xasprintf("/nowhere::%s/toolkit:%s", prefix, prefix);
+    char *path = xasprintf("%s" WHEEL "/libthing.so.1", prefix);
+    nvidia_look_under(prefixes);
+    nvidia_open(&library, "libthing.so.1");
+    assert_non_null(library.handle);
+    assert_non_null(dlsym(library.handle, "_cmocka_run_group_tests"));
+    assert_string_equal(library.path, path);
+    dlclose(library.handle);
+    nvidia_look_under("");
+    nvidia_open(&library, "libthing.so.1");
+    assert_null(library.handle);
+    free(path);
+    free(prefixes);
+}
+
+static void a_library_that_is_nowhere_is_named(void **state)
+{
+    (void)state;
+    struct nvidia_library library;
+    nvidia_open(&library, "libthing.so.2");
+    assert_null(library.handle);
+    assert_non_null(strstr(library.path, "libthing.so.2 is neither"));
+}
+
+static void a_file_that_is_no_library_says_why(void **state)
+{
+    (void)state;
+    struct nvidia_library library;
+    char *toolkit = xasprintf("%s/toolkit", prefix);
+    in_prefix("echo nothing > toolkit/lib64/libbroken.so.1");
+    nvidia_look_under(toolkit);
+    nvidia_open(&library, "libbroken.so.1");
+    nvidia_look_under("");
+    assert_null(library.handle);
+    assert_non_null(strstr(library.path, "toolkit/lib64/libbroken.so.1: "));
+    free(toolkit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wheel_of_a_python_under_a_prefix_is_found),
+        cmocka_unit_test(a_library_that_is_nowhere_is_named),
+        cmocka_unit_test(a_file_that_is_no_library_says_why),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

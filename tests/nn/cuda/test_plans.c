@@ -3,6 +3,7 @@
  * allow. */
 #include "tests/nn/graph_case.h"
 
+#include "real_gpu.h"
 #include "twin_machine.h"
 
 static trp_queue *queue_on(trp_device *device)
@@ -11,6 +12,8 @@ static trp_queue *queue_on(trp_device *device)
     OR_FAIL(trp_queue_create(&queue, device));
     return queue;
 }
+
+static uint64_t waits; /* of all graphs of the machine, each of which was needed */
 
 /* ---- a case on a device ---------------------------------------------------------------------- */
 
@@ -138,71 +141,120 @@ static void check_norms(const struct graph_case *got, const struct graph_case *w
                         got->rows * trp_net_input_width(&got->spec, i), "an input's gradient");
 }
 
-static uint64_t waits; /* of all graphs, each of which was needed */
-
 /* `tolerance` 0: of norms. */
-static void check_spec(const trp_net_spec *spec, uint32_t rows, double tolerance)
+static void check_spec(trp_device *device, const trp_net_spec *spec, uint32_t rows,
+                       double tolerance)
 {
     struct graph_case want, got;
-    struct twin_device *twin = xcalloc(1, sizeof *twin);
     graph_case_run(&want, spec, &backend_ref_f32, rows, 1);
     graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
-    trp_device *device = twin_device_init(twin, rows);
-    twin->machine.checks_waits = true;
     run_there(&got, device);
-    waits += twin->machine.waits;
-    assert_true(twin->machine.launches > 0);
     if (tolerance > 0)
         assert_same_results(&got, &want, tolerance, false);
     else
         check_norms(&got, &want);
     graph_case_cleanup(&got);
     graph_case_cleanup(&want);
-    free(twin);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------
+/* ---- tests, each on the device that it is given -------------------------------------------------
  */
 
-static void random_graphs_are_the_reference(void **state)
+static void check_random_graphs(trp_device *device)
 {
     trp_rng rng;
-    (void)state;
     trp_rng_init(&rng, 3, 0);
     for (uint32_t i = 0; i < 2 * GRAPHS; i++) {
         trp_net_spec spec = random_spec(&rng);
-        check_spec(&spec, 1 + i % ROWS_MAX, 1e-4);
+        check_spec(device, &spec, 1 + i % ROWS_MAX, 1e-4);
     }
+}
+
+static void check_odd_sizes(trp_device *device)
+{
+    static const uint32_t sizes[] = {1, 31, 33, 257};
+    for (size_t i = 0; i < 4; i++) {
+        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
+            .inputs = sizes[3 - i], .hidden = {sizes[i], 33}, .outputs = 5, .dueling = i % 2});
+        check_spec(device, &spec, i == 0 ? 1 : 33, 0);
+    }
+}
+
+static void check_sequences(trp_device *device)
+{
+    for (trp_core core = TRP_CORE_LSTM; core <= TRP_CORE_GRU; core++) {
+        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
+            .inputs = 5, .hidden = {9}, .outputs = 3, .core = core, .core_size = 31});
+        check_spec(device, &spec, 33, 0); /* 3 steps of 11 */
+        check_spec(device, &spec, 1, 0);
+    }
+}
+
+static void check_frames(trp_device *device)
+{
+    trp_net_spec spec = trp_impala_resnet(
+        &(trp_cnn_options){.height = 12, .width = 10, .channels = 2, .outputs = 3, .value = true});
+    check_spec(device, &spec, 3, 0);
+}
+
+/* On a machine of tests, which looks whether each wait is needed. */
+static void check_on_twin(void (*check)(trp_device *device))
+{
+    struct twin_device *twin = xcalloc(1, sizeof *twin);
+    trp_device *device = twin_device_init(twin, 7);
+    twin->machine.checks_waits = true;
+    check(device);
+    assert_true(twin->machine.launches > 0);
+    waits += twin->machine.waits;
+    free(twin);
+}
+
+static void random_graphs_are_the_reference(void **state)
+{
+    (void)state;
+    check_on_twin(check_random_graphs);
 }
 
 static void odd_sizes_are_the_reference(void **state)
 {
-    static const uint32_t sizes[] = {1, 31, 33, 257};
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
-        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
-            .inputs = sizes[3 - i], .hidden = {sizes[i], 33}, .outputs = 5, .dueling = i % 2});
-        check_spec(&spec, i == 0 ? 1 : 33, 0);
-    }
+    check_on_twin(check_odd_sizes);
 }
 
 static void sequences_are_the_reference(void **state)
 {
     (void)state;
-    for (trp_core core = TRP_CORE_LSTM; core <= TRP_CORE_GRU; core++) {
-        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
-            .inputs = 5, .hidden = {9}, .outputs = 3, .core = core, .core_size = 31});
-        check_spec(&spec, 33, 0); /* 3 steps of 11 */
-        check_spec(&spec, 1, 0);
-    }
+    check_on_twin(check_sequences);
 }
 
 static void frames_are_the_reference(void **state)
 {
     (void)state;
-    trp_net_spec spec = trp_impala_resnet(
-        &(trp_cnn_options){.height = 12, .width = 10, .channels = 2, .outputs = 3, .value = true});
-    check_spec(&spec, 3, 0);
+    check_on_twin(check_frames);
+}
+
+static void random_graphs_on_a_gpu_are_the_reference(void **state)
+{
+    (void)state;
+    check_random_graphs(real_gpu());
+}
+
+static void odd_sizes_on_a_gpu_are_the_reference(void **state)
+{
+    (void)state;
+    check_odd_sizes(real_gpu());
+}
+
+static void sequences_on_a_gpu_are_the_reference(void **state)
+{
+    (void)state;
+    check_sequences(real_gpu());
+}
+
+static void frames_on_a_gpu_are_the_reference(void **state)
+{
+    (void)state;
+    check_frames(real_gpu());
 }
 
 /* Of the graphs above: the machine has left out each of them once, and found what is not ordered
@@ -221,6 +273,10 @@ int main(void)
         cmocka_unit_test(sequences_are_the_reference),
         cmocka_unit_test(frames_are_the_reference),
         cmocka_unit_test(no_wait_can_be_left_out),
+        cmocka_unit_test(random_graphs_on_a_gpu_are_the_reference),
+        cmocka_unit_test(odd_sizes_on_a_gpu_are_the_reference),
+        cmocka_unit_test(sequences_on_a_gpu_are_the_reference),
+        cmocka_unit_test(frames_on_a_gpu_are_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# scripts/gpu-check comes to its end without a GPU, with every row skipped and none failed; with one, it is the check itself.
+#   check_gpu_check.sh BIN
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+scripts/gpu-check --bin "$1" --out "$out" >/dev/null
+! grep FAILED "$out"
+grep -q '^GPU  *none' "$out" || exit 0 # the rows are figures there
+skipped=$(grep -c 'skipped: no GPU$' "$out")
+[ "$skipped" -ge 30 ] || { echo "only $skipped rows say that they were skipped:"; cat "$out"; exit 1; }
+for part in correct train bench peer sanitize; do
+    grep -q "^== $part" "$out" || { echo "part $part is missing"; exit 1; }
+done

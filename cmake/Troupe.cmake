@@ -120,6 +120,27 @@ function(troupe_cuda_module)
     install(TARGETS troupe_cuda DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
+# troupe_test_gpu(): test_gpu, the library's own code with a runtime and a cuBLASLt of tests.
+function(troupe_test_gpu)
+    if(NOT TARGET troupe_cuda)
+        return()
+    endif()
+    add_library(fake_blas MODULE tests/nn/cuda/fake_blas.c core/alloc.c)
+    set_target_properties(fake_blas PROPERTIES PREFIX "" OUTPUT_NAME libcublasLt SUFFIX .so.13
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_nvidia/lib)
+    target_include_directories(fake_blas SYSTEM PRIVATE ${CUDA_INCLUDE})
+    target_link_libraries(fake_blas PRIVATE troupe_flags)
+    troupe_test(nn/cuda/gpu LINK troupe_nn)
+    target_sources(test_gpu PRIVATE tests/nn/cuda/fake_cuda.c nn/cuda/module/blas.c nn/cuda/module/gpu.c
+        nn/cuda/module/graph.c nn/cuda/module/run.c)
+    set_target_properties(test_gpu PROPERTIES ENABLE_EXPORTS ON) # fake_blas puts work on its streams
+    set_source_files_properties(tests/nn/cuda/fake_cuda.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
+    target_include_directories(test_gpu SYSTEM PRIVATE ${CUDA_INCLUDE})
+    target_compile_definitions(test_gpu PRIVATE TROUPE_VERSION="${PROJECT_VERSION}"
+        FAKE_NVIDIA="${CMAKE_BINARY_DIR}/fake_nvidia")
+    add_dependencies(test_gpu fake_blas)
+endfunction()
+
 # troupe_test_cuda(test): test_<test> is there with libtroupe_cuda.so, of which CUDA_MODULE is the path.
 function(troupe_test_cuda test)
     if(TARGET troupe_cuda)

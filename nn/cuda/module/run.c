@@ -70,10 +70,11 @@ static void CUDART_CB host_call_done(void *context)
     atomic_store_explicit(&call->busy, false, memory_order_release);
 }
 
-/* One that nobody uses, or a new one. NULL: there is no memory, which is kept as a failure. */
+/* One that nobody uses (a graph uses its own for good), or a new one. NULL: there is no memory,
+ * which is kept as a failure. */
 static struct host_call *host_call_get(struct gpu *gpu, struct gpu_lane *lane, size_t bytes)
 {
-    for (struct host_call *call = lane->calls; call && !lane->captured; call = call->next)
+    for (struct host_call *call = lane->calls; call; call = call->next)
         if (call->bytes >= bytes && !atomic_load_explicit(&call->busy, memory_order_acquire))
             return call;
     struct host_call *call = xcalloc(1, sizeof *call);

@@ -20,6 +20,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/hash.h"
 #include "core/thread.h"
 #include "limits.h"
@@ -42,6 +43,14 @@ struct hogwild_head {
     uint64_t layout; /* what is in it: its kind */
     struct shared_count steps, versions;
     struct shared_count phases[TRP_UPDATER_VECTORS_MAX]; /* of the optimizers */
+    struct shared_count beats[HOGWILD_LEARNERS_MAX];     /* of each member: rounds so far */
+};
+
+/* Another learner of the generation, as this one sees it. */
+struct hogwild_other {
+    uint32_t member;
+    uint64_t beat;
+    int64_t seen_ns; /* when that was new */
 };
 
 /* Where of the memory a vector lies. */
@@ -56,6 +65,10 @@ struct hogwild {
     struct learners_options group;
     uint64_t generation;
     bool shares; /* its vectors are those of a generation */
+    uint32_t member, other_count;
+    struct hogwild_other others[HOGWILD_LEARNERS_MAX];
+    int64_t looked_ns; /* at the others */
+    bool misses;       /* one of them, and has said so */
     struct shared_memory *memory;
     struct hogwild_head *head;
     struct hogwild_vector each[TRP_UPDATER_VECTORS_MAX];
@@ -404,6 +417,55 @@ static trp_status share(struct hogwild *hogwild, const trp_generation *generatio
     return status;
 }
 
+/* ---- who says nothing any more ----------------------------------------------------------------
+ */
+
+static void note_others(struct hogwild *hogwild, const trp_generation *generation)
+{
+    int64_t now_ns = clock_now_ns(&clock_coarse);
+    hogwild->other_count = 0;
+    hogwild->misses = false;
+    hogwild->member = generation->members[generation->rank];
+    for (uint32_t rank = 0; rank < generation->size && rank < HOGWILD_LEARNERS_MAX; rank++)
+        if (rank != generation->rank)
+            hogwild->others[hogwild->other_count++] =
+                (struct hogwild_other){.member = generation->members[rank], .seen_ns = now_ns};
+}
+
+static bool is_silent(const struct hogwild *hogwild, struct hogwild_other *other, int64_t now_ns)
+{
+    uint64_t beat = atomic_load_explicit(
+        &hogwild->head->beats[other->member % HOGWILD_LEARNERS_MAX].value, memory_order_relaxed);
+    if (beat != other->beat) {
+        other->beat = beat;
+        other->seen_ns = now_ns;
+    }
+    return now_ns - other->seen_ns > hogwild->group.timeout_ms * INT64_C(1000000);
+}
+
+/* Nobody waits for anybody, so it is looked at now and then whether all still make rounds. One that
+ * hangs would keep versions and checkpoints back if it leads, and be missed by nobody otherwise. */
+static void look_at_others(struct hogwild *hogwild)
+{
+    int64_t now_ns = clock_now_ns(&clock_coarse);
+    trp_rendezvous *rendezvous = hogwild->group.rendezvous;
+    atomic_fetch_add_explicit(&hogwild->head->beats[hogwild->member % HOGWILD_LEARNERS_MAX].value,
+                              1, memory_order_relaxed);
+    if (hogwild->misses || now_ns - hogwild->looked_ns < HOGWILD_LOOK_MS * INT64_C(1000000))
+        return;
+    hogwild->looked_ns = now_ns;
+    for (uint32_t i = 0; i < hogwild->other_count && !hogwild->misses; i++) {
+        if (!is_silent(hogwild, &hogwild->others[i], now_ns))
+            continue;
+        char *why = xasprintf("%s/%" PRIu32 " has made no step for %g s", hogwild->group.name,
+                              hogwild->others[i].member, hogwild->group.timeout_ms / 1e3);
+        trp_log(TRP_WARN, "generation %" PRIu64 " is broken reason=%s", hogwild->generation, why);
+        rendezvous->impl->broken(rendezvous, hogwild->generation, why);
+        hogwild->misses = true;
+        free(why);
+    }
+}
+
 /* Who cannot share, because the one that has it all is gone already, waits for the next one. */
 static trp_status enter_generation(struct hogwild *hogwild, const trp_generation *generation)
 {
@@ -413,6 +475,7 @@ static trp_status enter_generation(struct hogwild *hogwild, const trp_generation
     hogwild->base.leads = generation->rank == 0;
     if (status == TRP_OK) {
         hogwild->shares = true;
+        note_others(hogwild, generation);
         trp_log(TRP_INFO,
                 "learner shares its vectors group=%s generation=%" PRIu64 " rank=%" PRIu32
                 " of=%" PRIu32,
@@ -483,7 +546,10 @@ static trp_status hogwild_end(struct mode *mode, struct mode_round *round)
     if (round->whole)
         round->steps =
             atomic_fetch_add_explicit(&hogwild->head->steps.value, 1, memory_order_relaxed) + 1;
-    if (!rendezvous || rendezvous->impl->newest(rendezvous) <= hogwild->generation)
+    if (!rendezvous)
+        return TRP_OK;
+    look_at_others(hogwild);
+    if (rendezvous->impl->newest(rendezvous) <= hogwild->generation)
         return TRP_OK;
     return enter_next(hogwild, 0, &generation);
 }
@@ -564,6 +630,8 @@ trp_status hogwild_create(struct mode **out, struct vectors *vectors,
     struct hogwild *hogwild = xcalloc(1, sizeof *hogwild);
     hogwild->base = (struct mode){.impl = &hogwild_impl, .vectors = vectors, .leads = true};
     hogwild->group = *group;
+    if (group->timeout_ms == 0)
+        hogwild->group.timeout_ms = HOGWILD_SILENCE_MS;
     trp_status status =
         shared_memory_create(&hogwild->memory, layout_of(vectors), place_vectors(hogwild, NULL));
     if (status != TRP_OK) {

@@ -8,6 +8,10 @@ enum {
     /* hogwild.c: numbers of a block: with the state of an optimizer 4 to 6 copies of it, 16 to 24
      * KB, are in a first-level cache at once, and what a call of a kernel costs is little to it. */
     HOGWILD_BLOCK = 1024,
+    /* hogwild.c: as many as a group has; a line each. How often they look at each other. */
+    HOGWILD_LEARNERS_MAX = 256,
+    HOGWILD_LOOK_MS = 50,
+    HOGWILD_SILENCE_MS = 30000, /* where nobody says how long one is waited for: as collectives */
     /* hogwild.c: what processors exchange; counts of different learners are that far apart. */
     HOGWILD_LINE_BYTES = 64,
 };

@@ -35,6 +35,36 @@ static void who_is_killed_comes_back_and_others_go_on(void **state)
     assert_file_contains(scene, "err", "learner/1:      failed 1 time, began again 1 time");
 }
 
+/* The one that publishes: without it there would be no versions and no checkpoints. */
+static void who_hangs_for_long_is_left_out_and_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {A3C,
+                          "--run-dir=run",
+                          "--seed=1",
+                          "--launch=processes",
+                          "--set=evaluator.target_return=0",
+                          "--set=learner.collective_timeout_ms=1500",
+                          NULL};
+    scene_start(scene, argv);
+    await_steps(scene, 1, 1000);
+    for (uint32_t index = 0; index < 2; index++) {
+        uint64_t generation = last_generation(scene);
+        pid_t pid = pid_of(scene, index);
+        double version = reported(scene, 1 - index, "version");
+        assert_int_equal(kill(pid, SIGSTOP), 0);
+        await_restart(scene, index, pid);
+        await_generation(scene, generation + 2);
+        double steps = reported(scene, 1 - index, "learner_steps");
+        await_steps(scene, index, steps + 1000);
+        assert_true(reported(scene, 1 - index, "version") > version);
+    }
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "run/logs/learner-1.log", "learner/0 has made no step for 1.5 s");
+    assert_file_contains(scene, "err", "learner/0:      failed 1 time, began again 1 time");
+}
+
 /* Nobody waits for it, so nobody minds. */
 static void who_hangs_is_not_missed(void **state)
 {
@@ -71,6 +101,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_killed_comes_back_and_others_go_on, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_hangs_is_not_missed, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(who_hangs_for_long_is_left_out_and_comes_back, scene_setup,
+                                        scene_teardown),
         cmocka_unit_test_setup_teardown(the_target_is_reached_in_processes_and_threads, scene_setup,
                                         scene_teardown),
     };

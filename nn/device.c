@@ -115,6 +115,11 @@ void trp_queue_wait(trp_queue *queue, trp_queue *other)
     queue->impl->wait(queue, other);
 }
 
+void *trp_queue_native(trp_queue *queue)
+{
+    return queue->impl->native ? queue->impl->native(queue) : NULL;
+}
+
 uint64_t trp_queue_mark(trp_queue *queue)
 {
     return queue->impl->mark(queue);

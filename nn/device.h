@@ -14,6 +14,7 @@ struct queue_impl {
     void (*run)(trp_queue *queue, const trp_kernel *kernel, const void *arguments, size_t bytes,
                 const trp_operand *operands, size_t operand_count);
     void (*wait)(trp_queue *queue, trp_queue *other);
+    void *(*native)(trp_queue *queue); /* NULL: has none */
     uint64_t (*mark)(trp_queue *queue);
     trp_status (*sync)(trp_queue *queue, uint64_t mark);
 };

@@ -101,6 +101,11 @@ TRP_API void trp_queue_run(trp_queue *queue, const trp_kernel *kernel, const voi
 /* What is put on `queue` from here on comes after all that is on `other`, of the same device. */
 TRP_API void trp_queue_wait(trp_queue *queue, trp_queue *other);
 
+/* What the device's own library calls the queue: of a GPU its cudaStream_t, to which everything
+ * that is on the queue was handed. Another library may put on it what touches the device's memory;
+ * what follows on the queue comes after that. NULL: of a host. */
+TRP_API void *trp_queue_native(trp_queue *queue);
+
 /* Names what is on the queue so far, for trp_queue_sync(). */
 TRP_API uint64_t trp_queue_mark(trp_queue *queue);
 

@@ -30,6 +30,8 @@ struct machine_impl {
 
     trp_status (*stream_create)(struct machine *machine, struct machine_stream **stream);
     void (*stream_destroy)(struct machine *machine, struct machine_stream *stream);
+    /* CUDA's own name of it. */
+    void *(*stream_native)(struct machine *machine, struct machine_stream *stream);
     /* One side is pinned memory. */
     void (*copy)(struct machine *machine, struct machine_stream *stream, void *to, const void *from,
                  size_t bytes);

@@ -334,6 +334,13 @@ static void queue_wait(trp_queue *queue, trp_queue *other)
     impl->stream_wait(q->machine, q->stream, before->handed);
 }
 
+static void *queue_native(trp_queue *queue)
+{
+    struct cuda_queue *q = cuda_queue(queue);
+    flush(q);
+    return q->machine->impl->stream_native(q->machine, q->stream);
+}
+
 static void cuda_queue_destroy(trp_queue *queue)
 {
     struct cuda_queue *q = cuda_queue(queue);
@@ -358,6 +365,7 @@ static const struct queue_impl cuda_queue_impl = {
     .zero = queue_zero,
     .run = queue_run,
     .wait = queue_wait,
+    .native = queue_native,
     .mark = queue_mark,
     .sync = queue_sync,
 };

@@ -77,6 +77,7 @@ static void a_host_has_done_what_was_put_on_a_queue(void **state)
     trp_queue_zero(queue, &to, sizeof to);
     assert_true(to == 0);
     assert_ptr_equal(trp_queue_upload(queue, NULL, &a, sizeof a), &a);
+    assert_null(trp_queue_native(queue));
     OR_FAIL(trp_queue_sync(queue, trp_queue_mark(queue)));
     trp_queue_destroy(queue);
     trp_queue_destroy(NULL);

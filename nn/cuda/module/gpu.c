@@ -233,6 +233,12 @@ static void gpu_stream_destroy(struct machine *machine, struct machine_stream *s
     free(stream);
 }
 
+static void *gpu_stream_native(struct machine *machine, struct machine_stream *stream)
+{
+    (void)machine;
+    return stream->lane.stream;
+}
+
 static void gpu_copy(struct machine *machine, struct machine_stream *stream, void *to,
                      const void *from, size_t bytes)
 {
@@ -321,6 +327,7 @@ static const struct machine_impl gpu_impl = {
     .find_kernel = gpu_find_kernel,
     .stream_create = gpu_stream_create,
     .stream_destroy = gpu_stream_destroy,
+    .stream_native = gpu_stream_native,
     .copy = gpu_copy,
     .run = gpu_run,
     .capture = graph_capture,

@@ -322,6 +322,27 @@ static void they_are_with_products_by_cublas_too(void **state)
         check_lists(seed, FAKE_NVIDIA);
 }
 
+static void another_library_puts_what_it_has_between(void **state)
+{
+    struct scene scene;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        float got[FLOATS];
+        scene_begin(&scene, seed, "");
+        put_add(cuda_queue_list(scene.queue), scene.there[0], scene.there[1], scene.there[2]);
+        cudaStream_t stream = trp_queue_native(scene.queue);
+        assert_int_equal(cudaMemcpyAsync(scene.there[3], scene.there[0], FLOATS * sizeof(float),
+                                         cudaMemcpyDeviceToDevice, stream),
+                         cudaSuccess);
+        put_add(cuda_queue_list(scene.queue), scene.there[4], scene.there[3], scene.there[1]);
+        trp_queue_copy(scene.queue, got, scene.there[4], sizeof got);
+        OR_FAIL(sync_all(&scene));
+        for (size_t i = 0; i < FLOATS; i++)
+            assert_true(got[i] == scene.here[1][i] + scene.here[2][i] + scene.here[1][i]);
+        scene_end(&scene);
+    }
+}
+
 static void a_list_that_cannot_be_captured_is_run(void **state)
 {
     struct scene scene;
@@ -466,6 +487,7 @@ int main(void)
         cmocka_unit_test(memory_that_is_not_there_is_told_with_what_is),
         cmocka_unit_test(lists_and_their_graphs_are_what_the_host_makes),
         cmocka_unit_test(they_are_with_products_by_cublas_too),
+        cmocka_unit_test(another_library_puts_what_it_has_between),
         cmocka_unit_test(a_list_that_cannot_be_captured_is_run),
         cmocka_unit_test(products_of_all_kinds_are_our_own),
         cmocka_unit_test(what_cublas_does_not_take_is_our_own),

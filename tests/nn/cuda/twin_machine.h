@@ -367,6 +367,12 @@ static inline struct twin_action *twin_put(struct machine_stream *stream, enum t
     return action;
 }
 
+static inline void *twin_stream_native(struct machine *machine, struct machine_stream *stream)
+{
+    (void)machine;
+    return stream;
+}
+
 static inline void twin_copy(struct machine *machine, struct machine_stream *stream, void *to,
                              const void *from, size_t bytes)
 {
@@ -490,6 +496,7 @@ static const struct machine_impl twin_impl = {
     .find_kernel = twin_find_kernel,
     .stream_create = twin_stream_create,
     .stream_destroy = twin_stream_destroy,
+    .stream_native = twin_stream_native,
     .copy = twin_copy,
     .run = twin_run,
     .capture = twin_capture,

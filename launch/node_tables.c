@@ -40,7 +40,7 @@ static const trp_option replay_rows[] = {
         .help = "clients on this host are served like those elsewhere"),
 };
 
-static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", NULL};
+static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", "local_sgd", NULL};
 static const char *const failure_policies[] = {"stop", "continue", NULL};
 
 static const trp_option learner_rows[] = {
@@ -71,6 +71,11 @@ static const trp_option learner_rows[] = {
         .unit = "learners", .help = "that learn one set of parameters together"),
     ROW(trp_learner_options, mode, .choices = learner_modes,
         .help = "how several learners combine what they compute"),
+    ROW(trp_learner_options, local_steps, .fallback = "16", .min = 1, .max = 1000000,
+        .unit = "learner steps", .needs = "mode=local_sgd",
+        .help = "of each learner between two means of all"),
+    ROW(trp_learner_options, outer_momentum, .max = 0.9999, .needs = "mode=local_sgd",
+        .help = "of the means, as SlowMo's; 0: none"),
     ROW(trp_learner_options, bucket_bytes, .fallback = "1048576", .min = 64, .max = 1 << 30,
         .unit = "bytes", .needs = "mode=synchronous|sharded",
         .help = "of gradient that several learners combine at a time"),

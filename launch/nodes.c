@@ -170,7 +170,8 @@ static trp_learner_group_options learner_group(const trp_context *context, const
 {
     static const char *const modes[] = {[TRP_LEARNERS_SYNCHRONOUS] = "synchronous",
                                         [TRP_LEARNERS_SHARDED] = "sharded",
-                                        [TRP_LEARNERS_HOGWILD] = "hogwild"};
+                                        [TRP_LEARNERS_HOGWILD] = "hogwild",
+                                        [TRP_LEARNERS_LOCAL_SGD] = "local_sgd"};
     const trp_learner_options *options = &context->group->options.learner;
     return (trp_learner_group_options){
         .rendezvous = context_rendezvous(context),
@@ -178,6 +179,8 @@ static trp_learner_group_options learner_group(const trp_context *context, const
         .mode = modes[options->mode],
         .listen = ring,
         .count = options->count,
+        .local_steps = options->local_steps,
+        .outer_momentum = options->outer_momentum,
         .bucket_bytes = (size_t)options->bucket_bytes,
         .timeout_ms = (uint32_t)options->collective_timeout_ms,
     };

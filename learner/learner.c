@@ -284,6 +284,8 @@ static trp_status prepare(trp_learner *learner)
                                              .timeout_ms = group->timeout_ms,
                                              .stop = learner->options.stop},
                                    .count = group->count,
+                                   .local_steps = group->local_steps,
+                                   .outer_momentum = group->outer_momentum,
                                    .bucket_bytes = group->bucket_bytes ? group->bucket_bytes
                                                                        : LEARNER_BUCKET_BYTES};
     TRP_TRY(update_prepare(&learner->update, learner->updater, learner->options.seed));

@@ -43,11 +43,16 @@ typedef struct {
     const char *mode;           /* "synchronous" (NULL): all have the optimizer's state; "sharded":
                                    each has a part of it and steps a part of the vectors
                                    (ZeRO-1): to the bit the same steps with less memory. After a
-                                   loss all go back to the newest checkpoint; "hogwild": above */
+                                   loss all go back to the newest checkpoint; "hogwild": above;
+                                   "local_sgd": each steps by itself, and after local_steps all
+                                   go on from the mean of their vectors (Stich 2019), with
+                                   outer_momentum SlowMo's (Wang et al. 2020) */
     const char *listen;         /* where others reach this member, as
                                    trp_collective_listener_create() says; copied */
     bool insecure;              /* it may be neither loopback nor a unix socket */
     uint32_t count;             /* batches of a step; 0: one of each member */
+    uint32_t local_steps;       /* "local_sgd": between two means; 0: 16 */
+    float outer_momentum;       /* "local_sgd": of the means; 0: none */
     size_t bucket_bytes;        /* gradients are combined in pieces of so many; 0: 1 MiB */
     uint32_t timeout_ms;        /* of one operation of the group; 0: 30 s */
 } trp_learner_group_options;

@@ -75,6 +75,7 @@ typedef enum {
     TRP_LEARNERS_SYNCHRONOUS, /* each step is one of all, with the mean of their gradients */
     TRP_LEARNERS_SHARDED,     /* the same steps, and each has a part of the optimizer's state */
     TRP_LEARNERS_HOGWILD,     /* each steps what all have when it likes, on one host */
+    TRP_LEARNERS_LOCAL_SGD,   /* each steps by itself, and all go on from the mean now and then */
 } trp_learner_mode;
 
 /* What the end of one learner, other than at a stop, means for the others of its group. */
@@ -102,6 +103,8 @@ typedef struct {
      * who pulls from the group follows whichever that is. */
     uint32_t count;
     uint32_t mode;                 /* a trp_learner_mode */
+    uint32_t local_steps;          /* local SGD: between two means */
+    float outer_momentum;          /* local SGD: of the means; 0: none */
     uint64_t bucket_bytes;         /* gradients are combined in pieces of so many */
     uint32_t on_failure;           /* a trp_on_failure */
     uint32_t min_learners;         /* with fewer the program fails */

@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 
-static trp_status alone_apply(struct mode *mode, size_t index)
+trp_status alone_apply(struct mode *mode, size_t index)
 {
     const struct vectors *vectors = mode->vectors;
     const struct vector *vector = &mode->vectors->each[index];

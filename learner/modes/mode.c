@@ -4,8 +4,8 @@
 
 #include "hogwild.h"
 
-enum { SYNCHRONOUS, SHARDED, HOGWILD, MODES };
-static const char *const names[MODES] = {"synchronous", "sharded", "hogwild"};
+enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, MODES };
+static const char *const names[MODES] = {"synchronous", "sharded", "hogwild", "local_sgd"};
 
 trp_status mode_create(struct mode **out, struct vectors *vectors,
                        const struct mode_options *options)
@@ -16,10 +16,12 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
         kind++;
     if (kind == MODES)
         return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner: mode is '%s', must be synchronous, sharded or hogwild",
+                        "learner: mode is '%s', must be synchronous, sharded, hogwild or local_sgd",
                         options->name);
     if (options->group.rendezvous && kind == HOGWILD)
         return hogwild_create(out, vectors, &options->group);
+    if (options->group.rendezvous && kind == LOCAL_SGD)
+        return local_sgd_create(out, vectors, options);
     if (options->group.rendezvous)
         return synchronous_create(out, vectors, options, kind == SHARDED);
     *out = alone_create(vectors);

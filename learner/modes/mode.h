@@ -77,11 +77,13 @@ struct mode {
 };
 
 struct mode_options {
-    const char *name; /* "synchronous", which NULL is, "sharded" or "hogwild" */
+    const char *name; /* "synchronous", which NULL is, "sharded", "hogwild" or "local_sgd" */
     trp_updater *updater;
     struct learners_options group; /* without a rendezvous the learner is alone */
     uint32_t count;                /* learners whose batches are a step; 0: as many as there are */
     size_t bucket_bytes;
+    uint32_t local_steps; /* local_sgd: between two means; 0: 16 */
+    float outer_momentum;
 };
 
 /* INVALID_ARGUMENT: there is no such mode, or it cannot do what the updater wants. Borrows what
@@ -91,6 +93,14 @@ TRP_MUST_USE trp_status mode_create(struct mode **out, struct vectors *vectors,
 
 /* One learner, which nobody else is with. */
 struct mode *alone_create(struct vectors *vectors);
+
+/* How a phase ends where the gradient is this learner's own. */
+TRP_MUST_USE trp_status alone_apply(struct mode *mode, size_t index);
+
+/* All learners step by themselves, and go on from the mean of their vectors now and then. Fails as
+ * mode_create(). */
+TRP_MUST_USE trp_status local_sgd_create(struct mode **out, struct vectors *vectors,
+                                         const struct mode_options *options);
 
 /* All learners step alike; `sharded`: each has a part of the optimizer's state and steps a part of
  * the vectors. Fails as mode_create(). */

@@ -367,7 +367,7 @@ static void undo(struct synchronous *s)
     s->receiving = false;
 }
 
-static trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting)
+trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting)
 {
     struct synchronous *s = synchronous_of(mode);
     trp_status status = TRP_OK;
@@ -406,7 +406,7 @@ static void synchronous_release(struct mode *mode)
 /* ---- life ---------------------------------------------------------------------------------------
  */
 
-static void synchronous_destroy(struct mode *mode)
+void synchronous_destroy(struct mode *mode)
 {
     struct synchronous *s = synchronous_of(mode);
     trp_device *device = mode->vectors->device;
@@ -416,6 +416,8 @@ static void synchronous_destroy(struct mode *mode)
         if (s->each[i].kept)
             trp_device_free(device, head_of(s->each[i].kept));
         free(s->each[i].shards);
+        trp_device_free(device, s->local[i].last);
+        trp_device_free(device, s->local[i].average);
     }
     backup_cleanup(&s->backup);
     trp_device_free(device, s->parts);
@@ -447,6 +449,10 @@ static uint64_t fingerprint_of(const struct synchronous *s)
     uint64_t hash = hash_number(HASH_BYTES_EMPTY, s->sharded);
     hash = hash_number(hash, (double)s->options.bucket_bytes);
     hash = hash_number(hash, s->options.count);
+    hash = hash_number(hash, s->options.local_steps);
+    hash = hash_number(hash, (double)s->options.outer_momentum);
+    hash = hash_bytes(hash, s->options.name ? s->options.name : "synchronous",
+                      strlen(s->options.name ? s->options.name : "synchronous"));
     for (size_t i = 0; i < s->base.vectors->count; i++) {
         const trp_vector_spec *spec = s->base.vectors->each[i].spec;
         const trp_optimizer *rule = &spec->optimizer;

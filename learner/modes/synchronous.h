@@ -4,6 +4,7 @@
 
 #include "backup.h"
 #include "buckets.h"
+#include "limits.h"
 #include "mode.h"
 #include "weighing.h"
 
@@ -14,6 +15,11 @@ struct combined {
     bool has_kept;  /* it is not 0 */
     bool reduced;   /* the gradient is the mean already */
     size_t *shards; /* by bucket: where in the state this rank's part of it begins; NULL: all */
+};
+
+/* What local_sgd.c has of a learned vector, on the device: NULL without a momentum. */
+struct local_vector {
+    float *last, *average;
 };
 
 struct synchronous {
@@ -37,7 +43,16 @@ struct synchronous {
     uint64_t any, all; /* flags of some learner, of all */
     uint32_t first;    /* rank that has a batch */
     uint64_t leader;   /* its flags */
+    /* Of local_sgd: */
+    struct local_vector local[TRP_UPDATER_VECTORS_MAX];
+    uint64_t local_steps, local_batches; /* of all; of this learner since the last mean */
+    uint32_t local_rounds;
+    uint64_t local_flags;
 };
+
+/* Its meeting and end, which local_sgd has, too. */
+TRP_MUST_USE trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting);
+void synchronous_destroy(struct mode *mode);
 
 /* ---- phases.c ------------------------------------------------------------------------------ */
 

@@ -59,6 +59,20 @@ static void who_is_killed_comes_back(void **state)
     assert_file_contains(scene, "err", "learner/1:      failed 1 time, began again 1 time");
 }
 
+/* Each steps by itself there. */
+static void who_is_killed_between_two_means_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.mode=local_sgd", "--set=learner.local_steps=8",
+          "--set=learner.outer_momentum=0.25");
+    await_steps(scene, 1, 20);
+    check_comes_back(scene, 0, SIGKILL);
+    check_comes_back(scene, 1, SIGSTOP);
+    check_words(scene, 1, "the other learners of learner waited 1.5 s for it");
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
 static void the_target_is_reached_all_the_same(void **state)
 {
     struct scene *scene = *state;
@@ -213,6 +227,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_is_killed_comes_back, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(who_is_killed_between_two_means_comes_back, scene_setup,
+                                        scene_teardown),
         cmocka_unit_test_setup_teardown(the_target_is_reached_all_the_same, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_hangs_is_left_out_and_comes_back, scene_setup,

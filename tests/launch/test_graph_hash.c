@@ -281,6 +281,8 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, max_steps, {1}),
         OTHER(trp_learner_options, count, {2}),
         OTHER(trp_learner_options, mode, {TRP_LEARNERS_SHARDED}),
+        OTHER(trp_learner_options, local_steps, {1}),
+        OTHER(trp_learner_options, outer_momentum, {1}),
         OTHER(trp_learner_options, bucket_bytes, {1}),
         OTHER(trp_learner_options, on_failure, {TRP_ON_FAILURE_CONTINUE}),
         OTHER(trp_learner_options, min_learners, {2}),

@@ -41,6 +41,8 @@ struct plan {
     uint32_t rows;    /* of a batch; 0: ROWS */
     uint32_t columns; /* numbers of a vector; 0: NUMBERS */
     size_t bucket_bytes;
+    uint32_t local_steps;
+    float outer_momentum;
     const char *mode;
     trp_optimizer optimizer;
     bool second;                   /* there is another learned vector, and a target of the first */
@@ -411,6 +413,8 @@ static inline void member_run(void *argument)
                   .mode = plan->mode,
                   .count = member->gang ? plan->members : 0,
                   .bucket_bytes = plan->bucket_bytes,
+                  .local_steps = plan->local_steps,
+                  .outer_momentum = plan->outer_momentum,
                   .timeout_ms = 20000}};
     member->status = trp_learner_create(&member->learner, &options);
     if (plan->joined && member->life > 0)

@@ -1,0 +1,192 @@
+/* Local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little", algorithm 1): each
+ * learner steps by itself, and after so many steps all go on from the mean of their vectors, one
+ * with more batches counting more. With an outer momentum b the mean is a step of its own (Wang et
+ * al. 2020, "SlowMo", equations 2 and 3 with a slow learning rate of 1, the fast one taken into u):
+ *     u = b u + (x of the last mean - mean),  x = x of the last mean - u
+ * The optimizers' states stay each learner's own.
+ *
+ * A learner that is to stop, or has no batch, comes to the mean at once and waits there: the steps
+ * between two means have to take less than an operation may. What ends a generation costs the steps
+ * since the last mean. */
+#include <string.h>
+
+#include "synchronous.h"
+
+enum local_flag { LOCAL_STOPS = 1, LOCAL_OVER = 2, LOCAL_ENDED = 4, LOCAL_LEAVES = 8 };
+
+static struct synchronous *local_of(struct mode *mode)
+{
+    return (struct synchronous *)mode;
+}
+
+/* ---- the mean ------------------------------------------------------------------------------ */
+
+struct outer_job {
+    float *values;         /* the sum over all batches; then what all go on from */
+    float *last, *average; /* x of the last mean, and u; NULL: no momentum */
+    size_t count;
+    float batches, momentum;
+};
+
+static void take_outer_step(void *arguments)
+{
+    const struct outer_job *job = arguments;
+    for (size_t i = 0; i < job->count; i++) {
+        float mean = job->values[i] / job->batches;
+        if (job->last) {
+            job->average[i] = job->momentum * job->average[i] + (job->last[i] - mean);
+            mean = job->last[i] - job->average[i];
+            job->last[i] = mean;
+        }
+        job->values[i] = mean;
+    }
+}
+
+static void outer_on(trp_queue *queue, const struct outer_job *job)
+{
+    static const trp_kernel kernel = {"mode.outer", take_outer_step};
+    size_t bytes = job->count * sizeof(float);
+    trp_operand operands[] = {{offsetof(struct outer_job, values), bytes, TRP_READ | TRP_WRITE},
+                              {offsetof(struct outer_job, last), bytes, TRP_READ | TRP_WRITE},
+                              {offsetof(struct outer_job, average), bytes, TRP_READ | TRP_WRITE}};
+    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 3);
+}
+
+/* Vectors that follow others, as target networks, have a mean but no momentum. */
+static trp_status average_vector(struct synchronous *s, size_t index, uint64_t batches)
+{
+    const struct vectors *vectors = s->base.vectors;
+    const struct vector *vector = &vectors->each[index];
+    const struct local_vector *local = &s->local[index];
+    size_t count = vector->spec->count;
+    weigh_on(vectors->queue, vector->values.there, count, (float)s->local_batches, NULL);
+    TRP_TRY(learners_wait(&s->group, trp_collective_allreduce(
+                                         s->group.collective, vectors->queue, vector->values.there,
+                                         count, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM)));
+    outer_on(vectors->queue, &(struct outer_job){.values = vector->values.there,
+                                                 .last = local->last,
+                                                 .average = local->average,
+                                                 .count = count,
+                                                 .batches = (float)batches,
+                                                 .momentum = s->options.outer_momentum});
+    return TRP_OK;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------- */
+
+static trp_status local_begin(struct mode *mode, const struct mode_round *round)
+{
+    struct synchronous *s = local_of(mode);
+    if (s->local_rounds == 0)
+        backup_take(&s->backup);
+    s->local_flags |= round->stops ? LOCAL_STOPS : 0;
+    s->local_flags |= round->over ? LOCAL_OVER : 0;
+    s->local_flags |= round->ended ? LOCAL_ENDED : 0;
+    s->local_flags |= learners_is_left(&s->group) ? LOCAL_LEAVES : 0;
+    return TRP_OK;
+}
+
+/* All say how many batches they made and what they want, and go on from the mean. */
+static trp_status meet_in_the_mean(struct synchronous *s, struct mode_round *round)
+{
+    const uint64_t words[LEARNERS_WORDS] = {s->local_flags, s->local_batches};
+    uint64_t any = 0, all = UINT64_MAX, batches = 0;
+    TRP_TRY(learners_wait(&s->group, learners_tell(&s->group, words)));
+    for (uint32_t rank = 0; rank < s->group.size; rank++) {
+        any |= learners_told(&s->group, rank)[0];
+        all &= learners_told(&s->group, rank)[0];
+        batches += learners_told(&s->group, rank)[1];
+    }
+    for (size_t i = 0; i < s->base.vectors->count && batches > 0; i++)
+        TRP_TRY(average_vector(s, i, batches));
+    if (batches > 0)
+        s->local_steps += s->options.local_steps;
+    round->whole = batches > 0;
+    round->stops = any & LOCAL_STOPS;
+    round->over = any & LOCAL_OVER;
+    round->ended = all & LOCAL_ENDED;
+    round->leaves = any & LOCAL_LEAVES;
+    s->local_flags = 0;
+    s->local_rounds = 0;
+    s->local_batches = 0;
+    return TRP_OK;
+}
+
+static trp_status local_end(struct mode *mode, struct mode_round *round)
+{
+    struct synchronous *s = local_of(mode);
+    s->local_rounds++;
+    s->local_batches += round->has_batch;
+    round->whole = round->has_batch;
+    round->stops = round->over = round->ended = round->leaves = false;
+    trp_status status = TRP_OK;
+    if (s->local_rounds >= s->options.local_steps || s->local_flags || !round->has_batch)
+        status = meet_in_the_mean(s, round);
+    round->steps = s->local_steps;
+    return status;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static void copy_on(trp_queue *queue, float *to, const float *from, size_t count)
+{
+    trp_queue_copy(queue, to, from, count * sizeof *to);
+}
+
+/* The momentum begins anew with the group. */
+static void begin_averages(struct synchronous *s)
+{
+    const struct vectors *vectors = s->base.vectors;
+    for (size_t i = 0; i < vectors->count; i++) {
+        size_t count = vectors->each[i].spec->count;
+        if (!s->local[i].last)
+            continue;
+        copy_on(vectors->queue, s->local[i].last, vectors->each[i].values.there, count);
+        trp_queue_zero(vectors->queue, s->local[i].average, count * sizeof(float));
+    }
+}
+
+static trp_status local_meet(struct mode *mode, struct mode_meeting *meeting)
+{
+    struct synchronous *s = local_of(mode);
+    s->local_flags = 0;
+    s->local_rounds = 0;
+    s->local_batches = 0;
+    TRP_TRY(synchronous_meet(mode, meeting));
+    s->local_steps = meeting->steps;
+    mode->idle = mode->partial = false;
+    begin_averages(s);
+    return TRP_OK;
+}
+
+static const struct mode_impl local_impl = {
+    .meet = local_meet,
+    .begin = local_begin,
+    .end = local_end,
+    .apply = alone_apply,
+    .destroy = synchronous_destroy,
+};
+
+static trp_status take_averages(struct synchronous *s)
+{
+    const struct vectors *vectors = s->base.vectors;
+    for (size_t i = 0; i < vectors->count; i++) {
+        size_t bytes = vectors->each[i].spec->count * sizeof(float);
+        if (!vectors->each[i].spec->learned)
+            continue;
+        TRP_TRY(trp_device_alloc(vectors->device, bytes, (void **)&s->local[i].last));
+        TRP_TRY(trp_device_alloc(vectors->device, bytes, (void **)&s->local[i].average));
+    }
+    return TRP_OK;
+}
+
+trp_status local_sgd_create(struct mode **out, struct vectors *vectors,
+                            const struct mode_options *options)
+{
+    TRP_TRY(synchronous_create(out, vectors, options, false));
+    struct synchronous *s = local_of(*out);
+    s->base.impl = &local_impl;
+    if (s->options.local_steps == 0)
+        s->options.local_steps = LOCAL_STEPS;
+    return options->outer_momentum > 0 ? take_averages(s) : TRP_OK;
+}

@@ -143,6 +143,11 @@ TRP_API uint64_t trp_collective_broadcast(trp_collective *collective, trp_queue 
                                           void *values, size_t count, trp_collective_type type,
                                           uint32_t root);
 
+/* Of 2 x size blocks of [count] values, which are the host's: block j goes to rank j, and block
+ * size + j becomes the one that rank j sent here. Block size + rank stays as it is. */
+TRP_API uint64_t trp_collective_all_to_all(trp_collective *collective, void *values, size_t count,
+                                           trp_collective_type type);
+
 /* Done when all ranks have started it. */
 TRP_API uint64_t trp_collective_barrier(trp_collective *collective);
 

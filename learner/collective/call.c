@@ -18,7 +18,7 @@ static const struct {
 static const char *const kinds[] = {
     [CALL_ALLREDUCE] = "allreduce",   [CALL_REDUCE_SCATTER] = "reduce-scatter",
     [CALL_ALL_GATHER] = "all-gather", [CALL_BROADCAST] = "broadcast",
-    [CALL_BARRIER] = "barrier",
+    [CALL_BARRIER] = "barrier",       [CALL_ALL_TO_ALL] = "all-to-all",
 };
 
 static const char *const ops[] = {[TRP_COLLECTIVE_SUM] = "sum", [TRP_COLLECTIVE_MAX] = "max"};
@@ -46,6 +46,9 @@ void call_words(const struct group_call *call, char words[CALL_WORDS_BYTES])
                  call->count, types[call->type].name, call->root);
     else if (call->kind == CALL_ALL_GATHER)
         snprintf(words, CALL_WORDS_BYTES, "all-gather of %" PRIu64 " %s", call->count,
+                 types[call->type].name);
+    else if (call->kind == CALL_ALL_TO_ALL)
+        snprintf(words, CALL_WORDS_BYTES, "all-to-all of blocks of %" PRIu64 " %s", call->count,
                  types[call->type].name);
     else
         snprintf(words, CALL_WORDS_BYTES, "%s of %" PRIu64 " %s (%s)", kinds[call->kind],

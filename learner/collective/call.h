@@ -15,6 +15,7 @@ enum group_call_kind {
     CALL_ALL_GATHER,
     CALL_BROADCAST,
     CALL_BARRIER,
+    CALL_ALL_TO_ALL, /* `count` is of a block */
 };
 
 /* On the wire, in the byte order of all ranks (connect.c compares it). */

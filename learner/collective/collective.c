@@ -238,6 +238,14 @@ uint64_t trp_collective_broadcast(trp_collective *collective, trp_queue *queue, 
             .kind = CALL_BROADCAST, .type = (uint8_t)type, .count = count, .root = root});
 }
 
+uint64_t trp_collective_all_to_all(trp_collective *collective, void *values, size_t count,
+                                   trp_collective_type type)
+{
+    return start_operation(
+        collective, NULL, values,
+        (struct group_call){.kind = CALL_ALL_TO_ALL, .type = (uint8_t)type, .count = count});
+}
+
 uint64_t trp_collective_barrier(trp_collective *collective)
 {
     return start_operation(collective, NULL, NULL, (struct group_call){.kind = CALL_BARRIER});

@@ -4,7 +4,7 @@
 
 enum {
     /* On the wire, and between builds: changes with everything that ranks say to each other. */
-    COLLECTIVE_WIRE = 1,
+    COLLECTIVE_WIRE = 2,
     /* Each rank has two connections to each other one: 2046 descriptors. */
     COLLECTIVE_RANKS_MAX = 1024,
     COLLECTIVE_GROUP_BYTES_MAX = 63,

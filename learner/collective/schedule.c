@@ -196,6 +196,32 @@ static struct schedule_piece direct_receive(const struct schedule *schedule, uin
     return piece;
 }
 
+/* ---- pairwise ------------------------------------------------------------------------------ */
+
+static void block_of(const struct schedule *schedule, uint32_t block, struct schedule_piece *piece)
+{
+    size_t bytes = schedule->call.count * call_type_bytes(schedule->call.type);
+    piece->low = block * bytes;
+    piece->high = piece->low + bytes;
+}
+
+/* Blocks that go out are in front of those that come in, so nothing waits for anything. */
+static struct schedule_piece pairwise_send(const struct schedule *schedule, uint32_t index)
+{
+    struct schedule_piece piece = {.peer = (schedule->rank + 1 + index) % schedule->size,
+                                   .first = true};
+    block_of(schedule, piece.peer, &piece);
+    return piece;
+}
+
+static struct schedule_piece pairwise_receive(const struct schedule *schedule, uint32_t index)
+{
+    struct schedule_piece piece = {.peer = ring_minus(schedule->rank, 1 + index, schedule->size),
+                                   .first = true};
+    block_of(schedule, schedule->size + piece.peer, &piece);
+    return piece;
+}
+
 /* ---- all ----------------------------------------------------------------------------------- */
 
 static enum schedule_algorithm choose(const struct group_call *call,
@@ -207,6 +233,8 @@ static enum schedule_algorithm choose(const struct group_call *call,
         return bytes <= table->direct_bytes ? SCHEDULE_DIRECT : SCHEDULE_RING;
     case CALL_BROADCAST:
         return bytes <= table->tree_bytes ? SCHEDULE_TREE : SCHEDULE_CHAIN;
+    case CALL_ALL_TO_ALL:
+        return SCHEDULE_PAIRWISE;
     default: /* both sum in one order, whatever the size */
         return bytes <= table->doubling_bytes ? SCHEDULE_DOUBLING : SCHEDULE_RING;
     }
@@ -237,6 +265,7 @@ void schedule_init(struct schedule *schedule, const struct group_call *call, uin
         schedule->receives = place > 0;
         break;
     case SCHEDULE_DIRECT:
+    case SCHEDULE_PAIRWISE:
         schedule->sends = schedule->receives = size - 1;
         break;
     }
@@ -251,6 +280,8 @@ struct schedule_piece schedule_send(const struct schedule *schedule, uint32_t in
         return doubling_send(schedule, index);
     case SCHEDULE_DIRECT:
         return direct_send(schedule, index);
+    case SCHEDULE_PAIRWISE:
+        return pairwise_send(schedule, index);
     default:
         return broadcast_send(schedule, index);
     }
@@ -265,6 +296,8 @@ struct schedule_piece schedule_receive(const struct schedule *schedule, uint32_t
         return doubling_receive(schedule, index);
     case SCHEDULE_DIRECT:
         return direct_receive(schedule, index);
+    case SCHEDULE_PAIRWISE:
+        return pairwise_receive(schedule, index);
     default:
         return broadcast_receive(schedule);
     }

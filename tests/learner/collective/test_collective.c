@@ -124,6 +124,44 @@ static void every_rank_has_the_serial_sum_bit_for_bit(void **state)
             }
 }
 
+/* Every rank sends every other one values that only that one is to have. */
+static void exchange_counts(struct rank *rank)
+{
+    uint32_t size = rank->size;
+    int32_t *values = xmalloc(2 * size * COUNT_MAX * sizeof *values);
+    for (size_t c = 0; c < COUNTS; c++) {
+        size_t count = counts[c];
+        trp_collective_counters before = trp_collective_read(rank->group);
+        for (size_t i = 0; i < 2 * size * count; i++)
+            values[i] = i < size * count ? (int32_t)(rank->rank * 1000003 + i) : -1;
+        uint64_t ticket =
+            trp_collective_all_to_all(rank->group, values, count, TRP_COLLECTIVE_I32);
+        if (rank_wait(rank, ticket) != TRP_OK)
+            break;
+        for (uint32_t from = 0; from < size; from++)
+            for (size_t i = 0; i < count; i++) {
+                int32_t sent = (int32_t)(from * 1000003 + rank->rank * count + i);
+                rank->wrong +=
+                    values[(size + from) * count + i] != (from == rank->rank ? -1 : sent);
+            }
+        trp_collective_counters after = trp_collective_read(rank->group);
+        rank->wrong += after.bytes_sent - before.bytes_sent != (size - 1) * count * sizeof *values;
+    }
+    free(values);
+}
+
+static void every_rank_has_what_each_other_one_sent_it(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 5; size++) {
+        struct ranks ranks;
+        ranks_create(&ranks, size);
+        ranks_run(&ranks, exchange_counts, NULL);
+        ranks_expect_right(&ranks);
+        ranks_destroy(&ranks);
+    }
+}
+
 static void broadcast_counts(struct rank *rank)
 {
     const struct kind *kind = rank->context;
@@ -320,6 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_has_the_serial_sum_bit_for_bit),
+        cmocka_unit_test(every_rank_has_what_each_other_one_sent_it),
         cmocka_unit_test(every_rank_has_what_the_root_had),
         cmocka_unit_test(a_reduced_range_has_the_bits_of_the_whole_reduction),
         cmocka_unit_test(ranges_are_whole_lines_and_cover_everything),

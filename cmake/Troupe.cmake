@@ -163,6 +163,20 @@ function(troupe_collective_kernels)
         COMPILE_OPTIONS "-O3;-mavx512f;-mavx512bw;-mprefer-vector-width=512")
 endfunction()
 
+# troupe_compress_kernels(): the same for codes of gradients, and loops that any processor has.
+function(troupe_compress_kernels)
+    set(optimize "-O3;-fno-trapping-math")
+    set_source_files_properties(learner/compress/chosen.c learner/compress/codes_generic.c
+        learner/compress/compress.c learner/compress/low_rank.c learner/compress/owners.c
+        PROPERTIES COMPILE_OPTIONS "${optimize}")
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        return()
+    endif()
+    target_sources(troupe_learner_compress PRIVATE learner/compress/codes_avx2.c)
+    set_source_files_properties(learner/compress/codes_avx2.c PROPERTIES
+        COMPILE_OPTIONS "${optimize};-mavx2")
+endfunction()
+
 # troupe_test_limit(name s): how long a test may take; under a sanitizer three times as long. Those
 # that may take long begin first, beside others: one that began last would be waited for alone.
 function(troupe_test_limit name seconds)

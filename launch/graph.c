@@ -481,6 +481,16 @@ static trp_status check_learner_device(const struct node_group *group)
     return trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': %s", group->name, trp_last_error());
 }
 
+static trp_status check_compression(const struct node_group *group)
+{
+    const trp_learner_options *options = &group->options.learner;
+    if (options->compression == TRP_COMPRESSION_NONE || options->mode == TRP_LEARNERS_SYNCHRONOUS)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "learner '%s': .compression is set, which .mode=synchronous alone has",
+                    group->name);
+}
+
 static trp_status check_strength(const struct node_group *group)
 {
     const trp_learner_options *options = &group->options.learner;
@@ -502,6 +512,7 @@ static trp_status check_group(const struct node_group *group)
         TRP_TRY(check_batches(group));
         TRP_TRY(check_learner_device(group));
         TRP_TRY(check_strength(group));
+        TRP_TRY(check_compression(group));
     }
     if (group->kind == NODE_REPLAY && group->count > 1 && group->options.replay.address)
         return trp_fail(TRP_INVALID_ARGUMENT,

@@ -41,6 +41,8 @@ static const trp_option replay_rows[] = {
 };
 
 static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", "local_sgd", NULL};
+static const char *const compressions[] = {"none",    "bf16",     "f16",  "top-k",
+                                           "one-bit", "powersgd", "qsgd", NULL};
 static const char *const failure_policies[] = {"stop", "continue", NULL};
 
 static const trp_option learner_rows[] = {
@@ -79,6 +81,20 @@ static const trp_option learner_rows[] = {
     ROW(trp_learner_options, bucket_bytes, .fallback = "1048576", .min = 64, .max = 1 << 30,
         .unit = "bytes", .needs = "mode=synchronous|sharded",
         .help = "of gradient that several learners combine at a time"),
+    ROW(trp_learner_options, compression, .choices = compressions, .needs = "mode=synchronous",
+        .help = "of gradients between learners; pays on slow networks"),
+    ROW(trp_learner_options, compression_ratio, .fallback = "0.001", .min = 1e-6, .max = 1,
+        .needs = "compression=top-k", .help = "of the numbers, which are sent"),
+    ROW(trp_learner_options, compression_warmup_steps, .unit = "learner steps",
+        .needs = "compression=top-k", .help = "in which more of the numbers are sent"),
+    ROW(trp_learner_options, compression_momentum, .max = 0.9999, .needs = "compression=top-k",
+        .help = "of gradients, in place of the optimizer's"),
+    ROW(trp_learner_options, compression_keep_momentum, .needs = "compression=top-k",
+        .help = "momentum goes on where a number was sent"),
+    ROW(trp_learner_options, compression_rank, .fallback = "2", .min = 1, .max = 32,
+        .needs = "compression=powersgd", .help = "of the matrices that are sent for one"),
+    ROW(trp_learner_options, compression_bits, .fallback = "8", .min = 2, .max = 8, .unit = "bits",
+        .needs = "compression=qsgd", .help = "that a number is sent in"),
     ROW(trp_learner_options, on_failure, .choices = failure_policies,
         .help = "whether the others stop or continue when a learner fails"),
     ROW(trp_learner_options, min_learners, .fallback = "1", .min = 1, .max = LEARNERS_MAX,

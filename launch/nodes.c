@@ -172,6 +172,11 @@ static trp_learner_group_options learner_group(const trp_context *context, const
                                         [TRP_LEARNERS_SHARDED] = "sharded",
                                         [TRP_LEARNERS_HOGWILD] = "hogwild",
                                         [TRP_LEARNERS_LOCAL_SGD] = "local_sgd"};
+    static const char *const compressions[] = {
+        [TRP_COMPRESSION_NONE] = "none",       [TRP_COMPRESSION_BF16] = "bf16",
+        [TRP_COMPRESSION_F16] = "f16",         [TRP_COMPRESSION_TOP_K] = "top-k",
+        [TRP_COMPRESSION_ONE_BIT] = "one-bit", [TRP_COMPRESSION_POWERSGD] = "powersgd",
+        [TRP_COMPRESSION_QSGD] = "qsgd"};
     const trp_learner_options *options = &context->group->options.learner;
     return (trp_learner_group_options){
         .rendezvous = context_rendezvous(context),
@@ -183,6 +188,13 @@ static trp_learner_group_options learner_group(const trp_context *context, const
         .outer_momentum = options->outer_momentum,
         .bucket_bytes = (size_t)options->bucket_bytes,
         .timeout_ms = (uint32_t)options->collective_timeout_ms,
+        .compression = {.kind = compressions[options->compression],
+                        .ratio = options->compression_ratio,
+                        .warmup_steps = options->compression_warmup_steps,
+                        .momentum = options->compression_momentum,
+                        .keep_momentum = options->compression_keep_momentum,
+                        .rank = options->compression_rank,
+                        .bits = options->compression_bits},
     };
 }
 

@@ -268,6 +268,17 @@ static trp_status learner_check_options(const trp_learner_loop_options *options)
     return TRP_OK;
 }
 
+static trp_status read_compression(const trp_compression_options *from, struct compress_options *to)
+{
+    *to = (struct compress_options){.ratio = from->ratio,
+                                    .warmup_steps = from->warmup_steps,
+                                    .momentum = from->momentum,
+                                    .keep_momentum = from->keep_momentum,
+                                    .rank = from->rank,
+                                    .bits = from->bits};
+    return compress_find(from->kind, &to->kind);
+}
+
 static trp_status prepare(trp_learner *learner)
 {
     const trp_learner_group_options *group = &learner->options.group;
@@ -288,6 +299,7 @@ static trp_status prepare(trp_learner *learner)
                                    .outer_momentum = group->outer_momentum,
                                    .bucket_bytes = group->bucket_bytes ? group->bucket_bytes
                                                                        : LEARNER_BUCKET_BYTES};
+    TRP_TRY(read_compression(&group->compression, &options.compress));
     TRP_TRY(update_prepare(&learner->update, learner->updater, learner->options.seed));
     return update_use_mode(&learner->update, &options);
 }

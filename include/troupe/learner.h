@@ -23,6 +23,18 @@ TRP_BEGIN_DECLS
 
 typedef struct trp_learner trp_learner;
 
+/* How gradients of a synchronous group are compressed on their way. Of a learner that is new, or
+ * goes on from a checkpoint, nothing is unsent; what a lost one had not sent is lost. */
+typedef struct {
+    const char *kind;      /* NULL: "none"; "bf16", "f16", "top-k", "one-bit", "powersgd", "qsgd" */
+    double ratio;          /* top-k: of the numbers, sent; 0: 0.001 */
+    uint64_t warmup_steps; /* top-k: in which 1/4, 1/16, 1/64, 1/256 of them are sent first */
+    double momentum;       /* top-k: of the gradient, before it is chosen from: instead of SGD's */
+    bool keep_momentum;    /* top-k: also where a number was sent */
+    uint32_t rank;         /* powersgd: of a matrix; 0: 2 */
+    uint32_t bits;         /* qsgd: of a number, 2 to 8; 0: 8 */
+} trp_compression_options;
+
 /* Of a learner that learns together with others, each with batches of its own. After every step
  * all have the same vectors: gradients are the mean over the rows of all, what is refused or left
  * out is so for all, all stop after the same step. Whoever has no batch within a second takes part
@@ -55,6 +67,7 @@ typedef struct {
     float outer_momentum;       /* "local_sgd": of the means; 0: none */
     size_t bucket_bytes;        /* gradients are combined in pieces of so many; 0: 1 MiB */
     uint32_t timeout_ms;        /* of one operation of the group; 0: 30 s */
+    trp_compression_options compression; /* refused but in the mode "synchronous" */
 } trp_learner_group_options;
 
 typedef struct {

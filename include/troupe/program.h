@@ -78,6 +78,18 @@ typedef enum {
     TRP_LEARNERS_LOCAL_SGD,   /* each steps by itself, and all go on from the mean now and then */
 } trp_learner_mode;
 
+/* How gradients of learners in step are compressed on their way; docs/learners.md says when that
+ * pays. */
+typedef enum {
+    TRP_COMPRESSION_NONE,
+    TRP_COMPRESSION_BF16,
+    TRP_COMPRESSION_F16,
+    TRP_COMPRESSION_TOP_K,    /* the largest numbers (deep gradient compression) */
+    TRP_COMPRESSION_ONE_BIT,  /* signs, and two means of each column */
+    TRP_COMPRESSION_POWERSGD, /* two thin matrices for each one */
+    TRP_COMPRESSION_QSGD,     /* a few levels, rounded at random */
+} trp_learner_compression;
+
 /* What the end of one learner, other than at a stop, means for the others of its group. */
 typedef enum {
     TRP_ON_FAILURE_STOP,     /* the program fails, as with any other node */
@@ -102,10 +114,17 @@ typedef struct {
     /* Learners that learn one set of parameters together; 0: 1. One of them publishes and saves;
      * who pulls from the group follows whichever that is. */
     uint32_t count;
-    uint32_t mode;                 /* a trp_learner_mode */
-    uint32_t local_steps;          /* local SGD: between two means */
-    float outer_momentum;          /* local SGD: of the means; 0: none */
-    uint64_t bucket_bytes;         /* gradients are combined in pieces of so many */
+    uint32_t mode;         /* a trp_learner_mode */
+    uint32_t local_steps;  /* local SGD: between two means */
+    float outer_momentum;  /* local SGD: of the means; 0: none */
+    uint64_t bucket_bytes; /* gradients are combined in pieces of so many */
+    uint32_t compression;  /* a trp_learner_compression; as in trp_compression_options: */
+    double compression_ratio;
+    uint64_t compression_warmup_steps;
+    double compression_momentum;
+    bool compression_keep_momentum;
+    uint32_t compression_rank;
+    uint32_t compression_bits;
     uint32_t on_failure;           /* a trp_on_failure */
     uint32_t min_learners;         /* with fewer the program fails */
     uint32_t restarts;             /* of a learner that failed, within the run */

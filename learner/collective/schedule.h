@@ -9,7 +9,8 @@
  *             theirs to a neighbour before, and get the result after
  *   chain     broadcast from rank to rank
  *   tree      broadcast down a binomial tree
- *   direct    each rank sends its range to each other one *   pairwise  each rank sends each other one a block of its own
+ *   direct    each rank sends its range to each other one
+ *   pairwise  each rank sends each other one a block of its own
  */
 #ifndef TRP_LEARNER_SCHEDULE_H
 #define TRP_LEARNER_SCHEDULE_H

@@ -33,8 +33,10 @@ static trp_status back_up_twin(struct backup *backup, const struct twin *twin)
     return trp_device_alloc(backup->vectors->device, twin->bytes, &piece->copy);
 }
 
-static void back_up_memory(struct backup *backup, const void *original, size_t bytes)
+void backup_add_memory(struct backup *backup, const void *original, size_t bytes)
 {
+    if (bytes == 0)
+        return;
     struct backup_piece *piece = backup_add(backup, (void *)(uintptr_t)original, bytes);
     piece->copy = xcalloc(1, bytes);
 }
@@ -53,8 +55,8 @@ trp_status backup_create(struct backup *backup, const struct vectors *vectors, t
     trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX];
     size_t count = updater->impl->state ? updater->impl->state(updater, tensors) : 0;
     for (size_t i = 0; i < count; i++)
-        back_up_memory(backup, tensors[i].data, tensor_bytes(&tensors[i]));
-    back_up_memory(backup, rng, sizeof *rng);
+        backup_add_memory(backup, tensors[i].data, tensor_bytes(&tensors[i]));
+    backup_add_memory(backup, rng, sizeof *rng);
     return TRP_OK;
 }
 

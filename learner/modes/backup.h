@@ -13,7 +13,7 @@ struct backup_piece {
 
 enum {
     BACKUP_PIECES_MAX =
-        TRP_UPDATER_VECTORS_MAX * (2 + TRP_OPTIMIZER_STATES_MAX) + TRP_UPDATER_TENSORS_MAX + 1,
+        TRP_UPDATER_VECTORS_MAX * (4 + TRP_OPTIMIZER_STATES_MAX) + TRP_UPDATER_TENSORS_MAX + 1,
 };
 
 struct backup {
@@ -27,6 +27,8 @@ struct backup {
  * no memory. */
 TRP_MUST_USE trp_status backup_create(struct backup *backup, const struct vectors *vectors,
                                       trp_updater *updater, trp_rng *rng);
+/* More memory of the host; none is fine. It stays where it is. */
+void backup_add_memory(struct backup *backup, const void *original, size_t bytes);
 void backup_cleanup(struct backup *backup); /* zeroed is fine */
 
 /* On the vectors' queue, but for what the updater has, which is copied at once. */

@@ -18,6 +18,14 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "learner: mode is '%s', must be synchronous, sharded, hogwild or local_sgd",
                         options->name);
+    if (options->compress.kind != COMPRESS_NONE && kind != SYNCHRONOUS)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "learner: compression is %s, which mode %s has not: its learners send %s; "
+                        "use synchronous",
+                        compress_name(options->compress.kind), names[kind],
+                        kind == SHARDED ? "ranges of gradients and parameters"
+                                        : "no gradients to each other");
+    TRP_TRY(compress_check(&options->compress));
     if (options->group.rendezvous && kind == HOGWILD)
         return hogwild_create(out, vectors, &options->group);
     if (options->group.rendezvous && kind == LOCAL_SGD)

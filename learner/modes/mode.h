@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "learner/compress/compress.h"
 #include "learners.h"
 #include "vectors.h"
 
@@ -84,6 +85,7 @@ struct mode_options {
     size_t bucket_bytes;
     uint32_t local_steps; /* local_sgd: between two means; 0: 16 */
     float outer_momentum;
+    struct compress_options compress; /* of gradients on their way */
 };
 
 /* INVALID_ARGUMENT: there is no such mode, or it cannot do what the updater wants. Borrows what

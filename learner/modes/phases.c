@@ -50,17 +50,23 @@ static void send_head(struct synchronous *s, size_t index)
                              TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM); /* before the bucket is */
 }
 
+static void weigh_range(struct synchronous *s, size_t index, struct range range)
+{
+    const struct vectors *vectors = s->base.vectors;
+    const struct combined *combined = combined_of(s, index);
+    float factor = s->base.rows / s->base.batch_size;
+    if (factor != 1 || combined->has_kept)
+        weigh_on(vectors->queue, vectors->each[index].grads + range.lo, range.hi - range.lo, factor,
+                 combined->has_kept ? combined->kept + range.lo : NULL);
+}
+
 static void start_bucket(struct synchronous *s, size_t index)
 {
     const struct vectors *vectors = s->base.vectors;
-    float *grads = vectors->each[index].grads, factor = s->base.rows / s->base.batch_size;
-    struct combined *combined = combined_of(s, index);
-    struct buckets *buckets = &combined->buckets;
+    float *grads = vectors->each[index].grads;
+    struct buckets *buckets = &combined_of(s, index)->buckets;
     uint32_t bucket = buckets->started++;
-    struct range range = buckets_at(buckets, bucket);
-    if (factor != 1 || combined->has_kept)
-        weigh_on(vectors->queue, grads + range.lo, range.hi - range.lo, factor,
-                 combined->has_kept ? combined->kept + range.lo : NULL);
+    weigh_range(s, index, buckets_at(buckets, bucket));
     if (bucket + 1 == buckets->count)
         send_head(s, index);
     struct bucket_memory memory = bucket_memory(buckets, bucket, grads);
@@ -75,9 +81,10 @@ static void start_bucket(struct synchronous *s, size_t index)
 
 void phase_ready(struct synchronous *s, size_t index, size_t lo, size_t hi)
 {
-    struct buckets *buckets = &combined_of(s, index)->buckets;
+    struct combined *combined = combined_of(s, index);
+    struct buckets *buckets = &combined->buckets;
     buckets_ready(buckets, (struct range){lo, hi});
-    while (buckets_may_start(buckets))
+    while (!combined->compressor && buckets_may_start(buckets))
         start_bucket(s, index);
 }
 
@@ -131,9 +138,15 @@ trp_status phase_reduce(struct synchronous *s, size_t index)
     struct combined *combined = combined_of(s, index);
     struct learners *group = &s->group;
     trp_queue *queue = s->base.vectors->queue;
-    while (combined->buckets.started < combined->buckets.count)
+    if (combined->compressor) {
+        weigh_range(s, index, (struct range){0, combined->buckets.numbers});
+        send_head(s, index);
+        TRP_TRY(compressed_reduce(s, index));
+    }
+    while (!combined->compressor && combined->buckets.started < combined->buckets.count)
         start_bucket(s, index);
-    TRP_TRY(wait_for_buckets(s, &combined->buckets));
+    if (!combined->compressor)
+        TRP_TRY(wait_for_buckets(s, &combined->buckets));
     trp_queue_zero(queue, s->parts, group->size * sizeof *s->parts);
     for (uint32_t rank = 0; rank < group->size; rank++)
         if (!s->sharded || rank == group->rank)

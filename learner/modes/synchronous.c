@@ -298,7 +298,9 @@ static trp_status spread_vector(struct synchronous *s, struct vector *vector, ui
         return TRP_OK;
     for (size_t k = 0; k < vector_states(vector) && !s->sharded; k++)
         TRP_TRY(learners_spread(&s->group, vector->state[k].here, vector->state[k].bytes, root));
-    return learners_spread(&s->group, vector->phases.here, vector->phases.bytes, root);
+    TRP_TRY(learners_spread(&s->group, vector->phases.here, vector->phases.bytes, root));
+    size_t index = (size_t)(vector - s->base.vectors->each);
+    return s->each[index].compressor ? compressed_meet(s, index, root) : TRP_OK;
 }
 
 /* The root's state becomes everybody's. */
@@ -371,8 +373,10 @@ trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting)
 {
     struct synchronous *s = synchronous_of(mode);
     trp_status status = TRP_OK;
-    if (!s->sharded && !s->backup.vectors)
+    if (!s->sharded && !s->backup.vectors) {
         TRP_TRY(backup_create(&s->backup, mode->vectors, s->options.updater, meeting->rng));
+        compressed_back_up(s);
+    }
     if (s->was_in_group && s->sharded && !s->group.broken)
         status = sharded_gather(s); /* all leave well */
     do {
@@ -418,6 +422,7 @@ void synchronous_destroy(struct mode *mode)
         free(s->each[i].shards);
         trp_device_free(device, s->local[i].last);
         trp_device_free(device, s->local[i].average);
+        compressed_destroy(&s->each[i]);
     }
     backup_cleanup(&s->backup);
     trp_device_free(device, s->parts);
@@ -453,6 +458,12 @@ static uint64_t fingerprint_of(const struct synchronous *s)
     hash = hash_number(hash, (double)s->options.outer_momentum);
     hash = hash_bytes(hash, s->options.name ? s->options.name : "synchronous",
                       strlen(s->options.name ? s->options.name : "synchronous"));
+    const struct compress_options *compress = &s->options.compress;
+    const double parts[] = {
+        compress->kind,     compress->ratio,         (double)compress->warmup_steps,
+        compress->momentum, compress->keep_momentum, compress->rank,
+        compress->bits};
+    hash = hash_bytes(hash, parts, sizeof parts);
     for (size_t i = 0; i < s->base.vectors->count; i++) {
         const trp_vector_spec *spec = s->base.vectors->each[i].spec;
         const trp_optimizer *rule = &spec->optimizer;
@@ -499,10 +510,13 @@ trp_status synchronous_create(struct mode **out, struct vectors *vectors,
         .batch_size = updater->source_count > 0 ? (float)updater->sources[0].batch_size : 1};
     s->options = *options;
     s->sharded = sharded;
-    for (size_t i = 0; i < vectors->count; i++)
-        if (vectors->each[i].spec->learned)
-            buckets_create(&s->each[i].buckets, vectors->each[i].spec->count,
-                           options->bucket_bytes);
+    for (size_t i = 0; i < vectors->count; i++) {
+        if (!vectors->each[i].spec->learned)
+            continue;
+        buckets_create(&s->each[i].buckets, vectors->each[i].spec->count, options->bucket_bytes);
+        if (options->compress.kind != COMPRESS_NONE)
+            compressed_create(s, i);
+    }
     s->fingerprint = fingerprint_of(s);
     TRP_TRY(trp_device_alloc(vectors->device, HEAD_NUMBERS * sizeof(float), (void **)&s->numbers));
     return learners_create(&s->group, &options->group);

@@ -1,4 +1,4 @@
-/* Inner to modes/: what synchronous.c, phases.c and sharded.c share. */
+/* Inner to modes/: what synchronous.c, phases.c, compressed.c and sharded.c share. */
 #ifndef TRP_LEARNER_MODES_SYNCHRONOUS_H
 #define TRP_LEARNER_MODES_SYNCHRONOUS_H
 
@@ -12,8 +12,10 @@
 struct combined {
     struct buckets buckets;
     float *kept; /* the device's, as the gradient: of the rounds before in this step; NULL: none */
-    bool has_kept;  /* it is not 0 */
-    bool reduced;   /* the gradient is the mean already */
+    bool has_kept;                 /* it is not 0 */
+    bool reduced;                  /* the gradient is the mean already */
+    struct compressor *compressor; /* NULL: gradients go as they are */
+    float *staged;                 /* the host's, as the gradient of a device; or NULL */
     size_t *shards; /* by bucket: where in the state this rank's part of it begins; NULL: all */
 };
 
@@ -82,6 +84,21 @@ struct bucket_memory bucket_memory(const struct buckets *buckets, uint32_t index
 /* What of a bucket is rank `rank`'s, in numbers of the vector. */
 struct range bucket_share(const struct synchronous *s, const struct buckets *buckets,
                           uint32_t index, uint32_t rank);
+
+/* ---- compressed.c -------------------------------------------------------------------------- */
+
+void compressed_create(struct synchronous *s, size_t index);
+void compressed_destroy(struct combined *combined); /* zeroed is fine */
+
+/* Rests go with the copy from before the step. */
+void compressed_back_up(struct synchronous *s);
+
+/* The generation begins. All get from `root` what they have alike; a new member has sent nothing
+ * yet. Fails as learners_spread(). */
+TRP_MUST_USE trp_status compressed_meet(struct synchronous *s, size_t index, uint32_t root);
+
+/* The gradient, weighed, becomes the sum over all ranks, and so does its head. */
+TRP_MUST_USE trp_status compressed_reduce(struct synchronous *s, size_t index);
 
 /* ---- sharded.c ----------------------------------------------------------------------------- */
 

@@ -3,7 +3,8 @@
  *
  * In front of each gradient there is room for a line, its head: the rows that it is of, and a
  * number that is not finite where the one that was watched is not. Heads are added up like all
- * other numbers, in one piece with the vector's front. */
+ * other numbers, in one piece with the vector's front; those of gradients that go compressed before
+ * them, with the number of ranks whose gradient cannot. */
 #ifndef TRP_LEARNER_MODES_WEIGHING_H
 #define TRP_LEARNER_MODES_WEIGHING_H
 
@@ -11,7 +12,7 @@
 
 #include <troupe/device.h>
 
-enum { HEAD_ROWS, HEAD_WATCHED, HEAD_NUMBERS = 16 };
+enum { HEAD_ROWS, HEAD_WATCHED, HEAD_UNFIT, HEAD_NUMBERS = 16 };
 
 static inline float *head_of(float *grads)
 {

@@ -133,6 +133,18 @@ static void who_is_killed_at_once_comes_back(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
 }
 
+/* With 1 bit for a number, and a loss on the way: rests are there again, or anew. */
+static void the_target_is_reached_with_one_bit_gradients(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.compression=one-bit",
+          "--set=evaluator.target_return=150");
+    await_steps(scene, 0, 20);
+    check_comes_back(scene, 1, SIGKILL);
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "out", "the target of 150 is reached");
+}
+
 /* ---- the group ends ----------------------------------------------------------------------------
  */
 
@@ -230,6 +242,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_killed_between_two_means_comes_back, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(the_target_is_reached_all_the_same, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(the_target_is_reached_with_one_bit_gradients, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_hangs_is_left_out_and_comes_back, scene_setup,
                                         scene_teardown),

@@ -283,6 +283,27 @@ static void learners_are_as_many_as_were_set_last(void **state)
     free(text);
 }
 
+static void compression_is_refused_by_modes_without_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_add_learner(fixture->program, "pair",
+                    &(trp_learner_options){.agent = &fixture->agent,
+                                           .env = "CartPole-v1",
+                                           .replay = nodes.replay,
+                                           .mode = TRP_LEARNERS_SHARDED,
+                                           .compression = TRP_COMPRESSION_TOP_K});
+    assert_refused(fixture->program,
+                   "learner 'pair': .compression is set, which .mode=synchronous alone has");
+    assert_int_equal(program_set_word(fixture->program, "pair.mode=synchronous"), TRP_OK);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    const char *const wrong[] = {"pair.compression=gzip", "pair.compression_ratio=1.1",
+                                 "pair.compression_momentum=1", "pair.compression_rank=33",
+                                 "pair.compression_bits=1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(program_set_word(fixture->program, wrong[i]), TRP_INVALID_ARGUMENT);
+}
+
 static void wrong_numbers_of_learners_are_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -399,6 +420,7 @@ int main(void)
         TEST(an_actor_without_an_environment_is_refused),
         TEST(too_many_nodes_are_refused),
         TEST(learners_are_as_many_as_were_set_last),
+        TEST(compression_is_refused_by_modes_without_it),
         TEST(wrong_numbers_of_learners_are_refused),
         TEST(an_empty_group_is_refused),
         TEST(the_first_mistake_is_the_one_reported),

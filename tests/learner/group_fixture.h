@@ -44,6 +44,7 @@ struct plan {
     uint32_t local_steps;
     float outer_momentum;
     const char *mode;
+    trp_compression_options compression;
     trp_optimizer optimizer;
     bool second;                   /* there is another learned vector, and a target of the first */
     bool constant;                 /* all rows have the same gradient */
@@ -415,6 +416,7 @@ static inline void member_run(void *argument)
                   .bucket_bytes = plan->bucket_bytes,
                   .local_steps = plan->local_steps,
                   .outer_momentum = plan->outer_momentum,
+                  .compression = plan->compression,
                   .timeout_ms = 20000}};
     member->status = trp_learner_create(&member->learner, &options);
     if (plan->joined && member->life > 0)
@@ -505,6 +507,7 @@ static inline struct run *run_alone(const struct plan *plan)
     alone.rows = (plan->rows ? plan->rows : ROWS) * plan->members;
     alone.members = 0;
     alone.mode = NULL;
+    alone.compression = (trp_compression_options){0};
     alone.checkpoints = NULL;
     alone.dies.step = alone.breaks.step = 0;
     alone.joined = NULL;

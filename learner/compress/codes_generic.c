@@ -1,0 +1,3 @@
+/* Codes of runs: any processor. */
+#define CODE_TABLE codes_generic
+#include "codes_kernels.h"

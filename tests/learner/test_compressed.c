@@ -1,0 +1,235 @@
+/* Learners whose gradients go compressed. Of a gradient that is sent whole, whatever its way, a
+ * group makes to the bit the steps of one learner; so weights, losses of members, and what is not
+ * finite are as without. */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "learner/modes/mode.h"
+#include "tests/learner/group_fixture.h"
+#include "tests/nn/late_device.h"
+
+static const trp_optimizer adam = {.kind = TRP_ADAM, .learning_rate = 0.125};
+static const trp_compression_options whole = {.kind = "top-k", .ratio = 1};
+static const char *const kinds[] = {"bf16", "f16", "top-k", "one-bit", "powersgd", "qsgd"};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static void check_is_alone(const struct plan *plan)
+{
+    struct run *group = run_all(plan), *alone = run_alone(plan);
+    check_all(group, &alone->members[0]);
+    run_free(group);
+    run_free(alone);
+}
+
+static void a_group_that_sends_everything_is_one_learner(void **state)
+{
+    (void)state;
+    for (uint32_t members = 1; members <= 4; members++)
+        check_is_alone(&(struct plan){.members = members,
+                                      .steps = 6,
+                                      .compression = whole,
+                                      .optimizer = adam,
+                                      .second = true,
+                                      .shuffled = true,
+                                      .bucket_bytes = 512});
+}
+
+static uint32_t few_of_one(uint32_t member, uint64_t step)
+{
+    return member == 1 && step % 2 == 0 ? 2 : ROWS;
+}
+
+/* Rows weigh as without compression, to the bit. */
+static void few_rows_count_less(void **state)
+{
+    (void)state;
+    struct plan plan = {.members = 3, .steps = 6, .optimizer = adam, .rows_of = few_of_one};
+    plan.ends_at[2] = 4;
+    struct run *plain = run_all(&plan);
+    plan.compression = whole;
+    struct run *compressed = run_all(&plan);
+    check_all(compressed, &plain->members[0]);
+    run_free(plain);
+    run_free(compressed);
+}
+
+/* All members have the same bits, and what they learned is near what they would have without. */
+static void all_members_step_alike_with_each_compressor(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        struct plan plan = {.members = 3,
+                            .steps = 12,
+                            .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
+                            .second = true,
+                            .compression = {.kind = kinds[i], .ratio = 0.1}};
+        struct run *run = run_all(&plan);
+        check_all(run, &run->members[0]);
+        double moved = 0;
+        for (size_t k = 0; k < NUMBERS; k++)
+            moved += fabs((double)run->members[0].params[k] - ((double)(k * 5 % 11) - 5));
+        assert_true(moved > 1);
+        run_free(run);
+    }
+}
+
+static void a_generation_that_breaks_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (enum moment place = BEFORE_READY; place <= AT_THE_END; place++) {
+        struct plan plan = {.members = 3,
+                            .steps = 8,
+                            .compression = whole,
+                            .optimizer = adam,
+                            .second = true,
+                            .constant = true,
+                            .bucket_bytes = 512,
+                            .breaks = {.member = 1, .step = 4, .place = place}};
+        check_is_alone(&plan);
+    }
+}
+
+/* Nothing is sent twice: with half of the numbers sent, and momentum, a run that breaks is to the
+ * bit the one that does not. */
+static void rests_are_as_before_the_step_that_is_tried_again(void **state)
+{
+    (void)state;
+    struct plan plan = {.members = 2,
+                        .steps = 8,
+                        .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
+                        .compression = {.kind = "top-k", .ratio = 0.5, .momentum = 0.5},
+                        .constant = true};
+    struct run *smooth = run_all(&plan);
+    for (enum moment place = BEFORE_READY; place <= AFTER_READY; place++) {
+        plan.breaks.member = 1;
+        plan.breaks.step = 4;
+        plan.breaks.place = place;
+        struct run *broken = run_all(&plan);
+        check_all(broken, &smooth->members[0]);
+        run_free(broken);
+    }
+    run_free(smooth);
+}
+
+static void a_number_that_is_not_finite_stays_in_nobodys_rest(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        struct plan plan = {.members = 2,
+                            .steps = 8,
+                            .optimizer = adam,
+                            .compression = {.kind = kinds[i], .ratio = 0.1},
+                            .odd = {.member = 1, .step = 3}};
+        struct run *run = run_all(&plan);
+        for (uint32_t member = 0; member < 2; member++) {
+            assert_int_not_equal(run->members[member].status, TRP_OK);
+            assert_non_null(strstr(run->members[member].words, "number 7 of 1000 is nan"));
+        }
+        run_free(run);
+        plan.optimizer.skip_not_finite = true;
+        run = run_all(&plan);
+        check_all(run, &run->members[0]);
+        assert_int_equal(run->members[0].counters.left_out, 1);
+        for (size_t k = 0; k < NUMBERS; k++)
+            assert_true(isfinite(run->members[0].params[k]));
+        run_free(run);
+    }
+}
+
+/* A flag's exchange, the head's, and the two of the sum. */
+static void a_step_sends_as_many_bytes_as_the_formula_says(void **state)
+{
+    (void)state;
+    struct plan plan = {
+        .members = 2, .steps = 4, .optimizer = adam, .compression = {.kind = "one-bit"}};
+    struct run *run = run_all(&plan);
+    check_all(run, &run->members[0]);
+    const struct member *member = &run->members[0];
+    /* Runs of 512 and 488 numbers: 8 bytes and a bit for each, in blocks of whole 128 bytes. */
+    assert_int_equal(member->sent[3].bytes_sent - member->sent[2].bytes_sent,
+                     2 * 32 + 64 + 2 * 128);
+    run_free(run);
+}
+
+static void a_device_has_its_gradients_compressed_on_the_host(void **state)
+{
+    (void)state;
+    struct plan plan = {.members = 2,
+                        .steps = 6,
+                        .optimizer = adam,
+                        .second = true,
+                        .compression = {.kind = "top-k", .ratio = 0.25}};
+    struct run *host = run_all(&plan);
+    struct late_device *late = late_create(1);
+    plan.device[1] = &late->base;
+    struct run *mixed = run_all(&plan);
+    check_all(mixed, &host->members[0]);
+    run_free(host);
+    run_free(mixed);
+    late_destroy(late);
+}
+
+static void members_must_compress_alike(void **state)
+{
+    (void)state;
+    trp_gang *gang =
+        trp_gang_create(&(trp_gang_options){.name = "learner", .count = 2, .least = 2});
+    struct plan plans[2] = {{.members = 2, .steps = 2, .optimizer = adam, .compression = whole},
+                            {.members = 2, .steps = 2, .optimizer = adam, .compression = whole}};
+    struct member members[2];
+    uint32_t refused = 0;
+    plans[1].compression.ratio = 0.5;
+    for (uint32_t i = 0; i < 2; i++) {
+        members[i] =
+            (struct member){.plan = &plans[i], .index = i, .gang = gang, .stop = trp_stop_create()};
+        assert_int_equal(thread_start(&members[i].thread, "member", member_run, &members[i]),
+                         TRP_OK);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        thread_stop(&members[i].thread);
+        assert_int_not_equal(members[i].status, TRP_OK); /* the other one may be gone already */
+        refused += members[i].status == TRP_FAILED_PRECONDITION;
+        trp_stop_destroy(members[i].stop);
+        member_free(&members[i]);
+    }
+    assert_true(refused > 0);
+    trp_gang_destroy(gang);
+}
+
+static void other_modes_refuse_it_by_name(void **state)
+{
+    (void)state;
+    const char *const modes[] = {"sharded", "hogwild"};
+    struct vectors vectors = {0};
+    for (size_t i = 0; i < 2; i++) {
+        struct mode *mode;
+        struct mode_options options = {.name = modes[i], .compress.kind = COMPRESS_POWERSGD};
+        assert_int_equal(mode_create(&mode, &vectors, &options), TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(trp_last_error(), "powersgd"));
+        assert_non_null(strstr(trp_last_error(), modes[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_that_sends_everything_is_one_learner),
+        cmocka_unit_test(few_rows_count_less),
+        cmocka_unit_test(all_members_step_alike_with_each_compressor),
+        cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
+        cmocka_unit_test(rests_are_as_before_the_step_that_is_tried_again),
+        cmocka_unit_test(a_number_that_is_not_finite_stays_in_nobodys_rest),
+        cmocka_unit_test(a_step_sends_as_many_bytes_as_the_formula_says),
+        cmocka_unit_test(a_device_has_its_gradients_compressed_on_the_host),
+        cmocka_unit_test(members_must_compress_alike),
+        cmocka_unit_test(other_modes_refuse_it_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

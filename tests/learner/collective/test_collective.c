@@ -134,8 +134,7 @@ static void exchange_counts(struct rank *rank)
         trp_collective_counters before = trp_collective_read(rank->group);
         for (size_t i = 0; i < 2 * size * count; i++)
             values[i] = i < size * count ? (int32_t)(rank->rank * 1000003 + i) : -1;
-        uint64_t ticket =
-            trp_collective_all_to_all(rank->group, values, count, TRP_COLLECTIVE_I32);
+        uint64_t ticket = trp_collective_all_to_all(rank->group, values, count, TRP_COLLECTIVE_I32);
         if (rank_wait(rank, ticket) != TRP_OK)
             break;
         for (uint32_t from = 0; from < size; from++)

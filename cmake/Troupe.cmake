@@ -126,10 +126,13 @@ function(troupe_test_gpu)
         return()
     endif()
     add_library(fake_blas MODULE tests/nn/cuda/fake_blas.c core/alloc.c)
-    set_target_properties(fake_blas PROPERTIES PREFIX "" OUTPUT_NAME libcublasLt SUFFIX .so.13
-        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_nvidia/lib)
-    target_include_directories(fake_blas SYSTEM PRIVATE ${CUDA_INCLUDE})
-    target_link_libraries(fake_blas PRIVATE troupe_flags)
+    add_library(fake_nothing MODULE core/alloc.c) # a library of that name that has nothing
+    foreach(library fake_blas fake_nothing)
+        set_target_properties(${library} PROPERTIES PREFIX "" OUTPUT_NAME libcublasLt SUFFIX .so.13
+            LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${library}/lib)
+        target_include_directories(${library} SYSTEM PRIVATE ${CUDA_INCLUDE})
+        target_link_libraries(${library} PRIVATE troupe_flags)
+    endforeach()
     troupe_test(nn/cuda/gpu LINK troupe_nn)
     target_sources(test_gpu PRIVATE tests/nn/cuda/fake_cuda.c nn/cuda/module/blas.c nn/cuda/module/gpu.c
         nn/cuda/module/graph.c nn/cuda/module/run.c)
@@ -137,8 +140,8 @@ function(troupe_test_gpu)
     set_source_files_properties(tests/nn/cuda/fake_cuda.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
     target_include_directories(test_gpu SYSTEM PRIVATE ${CUDA_INCLUDE})
     target_compile_definitions(test_gpu PRIVATE TROUPE_VERSION="${PROJECT_VERSION}"
-        FAKE_NVIDIA="${CMAKE_BINARY_DIR}/fake_nvidia")
-    add_dependencies(test_gpu fake_blas)
+        WITH_BLAS="${CMAKE_BINARY_DIR}/fake_blas" WITHOUT_BLAS="${CMAKE_BINARY_DIR}/fake_nothing")
+    add_dependencies(test_gpu fake_blas fake_nothing)
 endfunction()
 
 # troupe_test_cuda(test): test_<test> is there with libtroupe_cuda.so, of which CUDA_MODULE is the path.

@@ -659,10 +659,21 @@ static void log_vectors(const trp_updater *updater)
     }
 }
 
+/* All that steps need is there before the first one. */
+static void log_memory(trp_device *device)
+{
+    trp_device_bytes bytes = trp_device_memory(device);
+    if (bytes.used > 0)
+        trp_log(TRP_INFO, "learner uses device=%s memory_mib=%.1f left_mib=%.1f",
+                trp_device_name(device), (double)bytes.used / (1 << 20),
+                (double)bytes.left / (1 << 20));
+}
+
 trp_status trp_learner_run(trp_learner *learner)
 {
     const trp_learner_loop_options *options = &learner->options;
     log_vectors(learner->updater);
+    log_memory(learner->update.device);
     learner->end = options->max_seconds > 0 && options->max_seconds < INT64_MAX / 1000
                        ? deadline_in_ms(&clock_monotonic, 1000 * (int64_t)options->max_seconds)
                        : DEADLINE_NEVER;

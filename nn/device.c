@@ -69,6 +69,11 @@ void trp_device_free(trp_device *device, void *memory)
         device->impl->free(device, memory);
 }
 
+trp_device_bytes trp_device_memory(trp_device *device)
+{
+    return device->impl->memory ? device->impl->memory(device) : (trp_device_bytes){0};
+}
+
 trp_status trp_queue_create(trp_queue **out, trp_device *device)
 {
     *out = NULL;

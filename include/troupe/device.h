@@ -59,6 +59,14 @@ TRP_API bool trp_device_is_host(const trp_device *device);
 TRP_API TRP_MUST_USE trp_status trp_device_alloc(trp_device *device, size_t bytes, void **memory);
 TRP_API void trp_device_free(trp_device *device, void *memory);
 
+typedef struct {
+    size_t used; /* bytes of what trp_device_alloc() gave out, networks' among them */
+    size_t left; /* that nobody uses, of any process */
+} trp_device_bytes;
+
+/* Zeros of a host. */
+TRP_API trp_device_bytes trp_device_memory(trp_device *device);
+
 /* ---- queues ----------------------------------------------------------------------------- */
 
 /* A queue belongs to one thread at a time, and is destroyed (NULL is fine) with nothing on it that

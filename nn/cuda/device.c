@@ -12,9 +12,16 @@ static void cuda_free(trp_device *device, void *memory)
     machine->impl->free(machine, memory);
 }
 
+static trp_device_bytes cuda_memory(trp_device *device)
+{
+    struct machine *machine = machine_of(device);
+    return machine->impl->memory(machine);
+}
+
 static const struct device_impl cuda_impl = {
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .memory = cuda_memory,
     .queue_create = cuda_queue_create,
     .plan_create = cuda_plan_create,
 };

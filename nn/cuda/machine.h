@@ -7,7 +7,7 @@
 #ifndef TRP_NN_CUDA_MACHINE_H
 #define TRP_NN_CUDA_MACHINE_H
 
-#include <troupe/status.h>
+#include <troupe/device.h>
 
 #include "schedule.h"
 
@@ -21,6 +21,7 @@ struct machine_impl {
      */
     trp_status (*alloc)(struct machine *machine, size_t bytes, void **memory);
     void (*free)(struct machine *machine, void *memory);
+    trp_device_bytes (*memory)(struct machine *machine);
     bool (*owns)(const struct machine *machine, const void *memory); /* it is the GPU's */
     /* Memory of the host that copies are quick from and to. */
     trp_status (*pin)(struct machine *machine, size_t bytes, void **memory);

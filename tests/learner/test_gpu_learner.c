@@ -3,6 +3,7 @@
  * twin_machine.h) and, where there is one, "cuda:0". */
 #include "device_run.h"
 
+#include "tests/core/captured.h"
 #include "tests/nn/cuda/real_gpu.h"
 #include "tests/nn/cuda/twin_machine.h"
 
@@ -141,6 +142,26 @@ static void agents_learn_on_a_machine_as_on_the_host(void **state)
     }
 }
 
+static void a_learner_says_how_much_memory_it_takes_before_it_begins(void **state)
+{
+    (void)state;
+    struct twin_device *twin = xcalloc(1, sizeof *twin);
+    struct wanted wanted = {
+        .env = rows[0].env, .agent = rows[0].agent(), .steps = 2, .publish_every = 1};
+    struct captured log;
+    struct run run;
+    wanted.device = twin_device_init(twin, 1);
+    capture_begin(&log);
+    run_begin(&run, &wanted);
+    capture_end(&log);
+    assert_int_equal(run.status, TRP_OK);
+    assert_int_equal(captured_count(&log, "learner uses device=twin memory_mib="), 1);
+    assert_int_equal(captured_count(&log, "memory_mib=0.0"), 0);
+    remove_dir(run.dir);
+    run_end(&run);
+    free(twin);
+}
+
 static void agents_learn_on_a_gpu_as_on_the_host(void **state)
 {
     trp_device *device = real_gpu();
@@ -158,6 +179,7 @@ int main(void)
     OR_FAIL(trp_env_register(&dots_impl));
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(agents_learn_on_a_machine_as_on_the_host),
+        cmocka_unit_test(a_learner_says_how_much_memory_it_takes_before_it_begins),
         cmocka_unit_test(agents_learn_on_a_gpu_as_on_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

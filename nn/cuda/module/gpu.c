@@ -135,6 +135,19 @@ static void range_remove(struct gpu *gpu, const char *low)
     mutex_unlock(&gpu->mutex);
 }
 
+static trp_device_bytes gpu_memory(struct machine *machine)
+{
+    struct gpu *gpu = gpu_enter(machine);
+    trp_device_bytes bytes = {0};
+    size_t total;
+    gpu_check(gpu, cudaMemGetInfo(&bytes.left, &total), "cudaMemGetInfo", NULL);
+    mutex_lock(&gpu->mutex);
+    for (uint32_t i = 0; i < gpu->range_count; i++)
+        bytes.used += gpu->ranges[i].bytes;
+    mutex_unlock(&gpu->mutex);
+    return bytes;
+}
+
 static bool gpu_owns(const struct machine *machine, const void *memory)
 {
     struct gpu *gpu = (struct gpu *)(uintptr_t)machine;
@@ -321,6 +334,7 @@ static trp_status gpu_event_wait(struct machine *machine, struct machine_event *
 static const struct machine_impl gpu_impl = {
     .alloc = gpu_alloc,
     .free = gpu_free,
+    .memory = gpu_memory,
     .owns = gpu_owns,
     .pin = gpu_pin,
     .unpin = gpu_unpin,

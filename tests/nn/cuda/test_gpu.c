@@ -25,21 +25,30 @@ struct scene {
 
 static struct module_host host = {trp_fail, trp_log, ""};
 
-/* Machines are for the life of a process: those of tests are kept for a look at what leaks. */
-static trp_status open_gpu(struct machine **machine, const char *prefixes)
+/* Machines are for the life of a process. */
+static struct machine *machines[256];
+static size_t machine_count;
+
+static trp_status open_gpu(struct machine **machine, const char *prefix)
 {
     struct captured log;
-    host.prefixes = prefixes;
+    host.prefixes = prefix;
     capture_begin(&log);
     trp_status status = troupe_cuda_module.open(&host, 0, machine);
     capture_end(&log);
+    if (status != TRP_OK)
+        return status;
+    assert_true(machine_count < sizeof machines / sizeof *machines);
+    machines[machine_count++] = *machine;
     assert_int_equal(
-        captured_count(&log, "device cuda:0 is NVIDIA Fake, of compute capability 9.1"),
-        status == TRP_OK);
-    assert_int_equal(
-        captured_count(&log, "cuBLASLt 13.1.2 (" FAKE_NVIDIA "/lib/libcublasLt.so.13)"),
-        status == TRP_OK && *prefixes);
-    return status;
+        captured_count(&log, "device cuda:0 is NVIDIA Fake, of compute capability 9.1"), 1);
+    bool has_blas = strcmp(prefix, WITH_BLAS) == 0;
+    assert_int_equal(captured_count(&log, "cuBLASLt 13.1.2 (" WITH_BLAS "/lib/libcublasLt.so.13)"),
+                     has_blas);
+    assert_int_equal(captured_count(&log, "products: our own (" WITHOUT_BLAS
+                                          "/lib/libcublasLt.so.13 does not work)"),
+                     !has_blas);
+    return TRP_OK;
 }
 
 static void scene_begin(struct scene *scene, uint64_t seed, const char *prefixes)
@@ -82,7 +91,7 @@ static trp_status sync_all(const struct scene *scene)
 static void assert_refused(const char *words)
 {
     struct machine *machine;
-    assert_int_equal(open_gpu(&machine, ""), TRP_UNAVAILABLE);
+    assert_int_equal(open_gpu(&machine, WITHOUT_BLAS), TRP_UNAVAILABLE);
     assert_non_null(strstr(trp_last_error(), "cuda:0"));
     if (!strstr(trp_last_error(), words))
         fail_msg("'%s' is not in: %s", words, trp_last_error());
@@ -109,7 +118,7 @@ static void memory_that_is_not_there_is_told_with_what_is(void **state)
     struct scene scene;
     void *memory;
     (void)state;
-    scene_begin(&scene, 1, "");
+    scene_begin(&scene, 1, WITHOUT_BLAS);
     fake_cuda.memory_bytes = fake_cuda.used_bytes + (3 << 20);
     assert_int_equal(trp_device_alloc(&scene.device.base, 4 << 20, &memory),
                      TRP_RESOURCE_EXHAUSTED);
@@ -120,6 +129,9 @@ static void memory_that_is_not_there_is_told_with_what_is(void **state)
     assert_true(impl->owns(scene.machine, (char *)memory + (2 << 20) - 1));
     assert_false(impl->owns(scene.machine, (char *)memory + (2 << 20)));
     assert_false(impl->owns(scene.machine, (char *)memory - 1));
+    trp_device_bytes bytes = trp_device_memory(&scene.device.base);
+    assert_int_equal(bytes.used, BUFFERS * FLOATS * sizeof(float) + (2 << 20));
+    assert_int_equal(bytes.left, 1 << 20);
     trp_device_free(&scene.device.base, memory);
     assert_false(impl->owns(scene.machine, memory));
     OR_FAIL(sync_all(&scene));
@@ -312,14 +324,14 @@ static void lists_and_their_graphs_are_what_the_host_makes(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++)
-        check_lists(seed, "");
+        check_lists(seed, WITHOUT_BLAS);
 }
 
 static void they_are_with_products_by_cublas_too(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++)
-        check_lists(seed, FAKE_NVIDIA);
+        check_lists(seed, WITH_BLAS);
 }
 
 static void another_library_puts_what_it_has_between(void **state)
@@ -328,7 +340,7 @@ static void another_library_puts_what_it_has_between(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         float got[FLOATS];
-        scene_begin(&scene, seed, "");
+        scene_begin(&scene, seed, WITHOUT_BLAS);
         put_add(cuda_queue_list(scene.queue), scene.there[0], scene.there[1], scene.there[2]);
         cudaStream_t stream = trp_queue_native(scene.queue);
         assert_int_equal(cudaMemcpyAsync(scene.there[3], scene.there[0], FLOATS * sizeof(float),
@@ -347,7 +359,7 @@ static void a_list_that_cannot_be_captured_is_run(void **state)
 {
     struct scene scene;
     (void)state;
-    scene_begin(&scene, 3, "");
+    scene_begin(&scene, 3, WITHOUT_BLAS);
     fake_cuda.refuses_capture = true;
     for (unsigned i = 0; i < 4; i++) {
         put_add(cuda_queue_list(scene.queue), scene.there[0], scene.there[1], scene.there[2]);
@@ -363,7 +375,7 @@ static void a_list_that_cannot_be_captured_is_run(void **state)
 
 static unsigned matmuls(void)
 {
-    void *library = dlopen(FAKE_NVIDIA "/lib/libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(WITH_BLAS "/lib/libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
     assert_non_null(library);
     const unsigned *count = dlsym(library, "fake_matmuls");
     unsigned now = *count;
@@ -399,7 +411,7 @@ static void products_of_all_kinds_are_our_own(void **state)
                                         {16, 1, 9}, {1, 16, 2}, {13, 15, 14}};
     struct scene scene;
     (void)state;
-    scene_begin(&scene, 7, FAKE_NVIDIA);
+    scene_begin(&scene, 7, WITH_BLAS);
     unsigned before = matmuls();
     for (uint64_t how = 0; how < 64; how++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -421,7 +433,7 @@ static void what_cublas_does_not_take_is_our_own(void **state)
     static const uint32_t sizes[] = {2, 3, 4};
     struct scene scene;
     (void)state;
-    scene_begin(&scene, 8, FAKE_NVIDIA);
+    scene_begin(&scene, 8, WITH_BLAS);
     unsigned before = matmuls();
     struct gemm_job here = job_at(scene.here, sizes, 0), there = job_at(scene.there, sizes, 0);
     here.a_stride = there.a_stride = 1;
@@ -439,7 +451,7 @@ static void what_fails_on_the_way_fails_each_wait_from_then_on(void **state)
 {
     struct scene scene;
     (void)state;
-    scene_begin(&scene, 9, "");
+    scene_begin(&scene, 9, WITHOUT_BLAS);
     OR_FAIL(sync_all(&scene));
     fake_cuda.fails_at = fake_cuda.works + 2;
     for (int i = 0; i < 3; i++)
@@ -459,7 +471,7 @@ static void a_wait_ends_at_its_deadline(void **state)
 {
     struct scene scene;
     (void)state;
-    scene_begin(&scene, 10, "");
+    scene_begin(&scene, 10, WITHOUT_BLAS);
     OR_FAIL(sync_all(&scene));
     const struct machine_impl *impl = scene.machine->impl;
     struct machine_stream *stream;

@@ -101,6 +101,15 @@ static inline void twin_free(struct machine *machine, void *memory)
     twin->allocations[i].memory = NULL;
 }
 
+static inline trp_device_bytes twin_memory(struct machine *machine)
+{
+    trp_device_bytes bytes = {.left = 1};
+    for (size_t i = 0; i < TWIN_ALLOCATIONS; i++)
+        bytes.used +=
+            twin_of(machine)->allocations[i].memory ? twin_of(machine)->allocations[i].bytes : 0;
+    return bytes;
+}
+
 static inline bool twin_owns(const struct machine *machine, const void *memory)
 {
     return twin_find(twin_of(machine), memory) < TWIN_ALLOCATIONS;
@@ -490,6 +499,7 @@ static inline const struct cuda_kernel *twin_find_kernel(const struct machine *m
 static const struct machine_impl twin_impl = {
     .alloc = twin_alloc,
     .free = twin_free,
+    .memory = twin_memory,
     .owns = twin_owns,
     .pin = twin_pin,
     .unpin = twin_unpin,

@@ -143,6 +143,46 @@ static void a_number_that_is_not_finite_stays_in_nobodys_rest(void **state)
     }
 }
 
+/* The mean of a member's rows in the first step. */
+static double first_gradient(const struct plan *plan, uint32_t member, size_t i)
+{
+    double sum = 0;
+    for (uint32_t row = 0; row < ROWS; row++)
+        sum += (double)gradient_of(plan, (float)(member * ROWS + row), i);
+    return sum / ROWS;
+}
+
+/* Of a mean of two parts each is cut to 1 / sqrt(2) of the norm, and then the mean to all of it
+ * (Lin et al. 2018, 3.2). */
+static void dgc_cuts_each_members_part_before_it_is_chosen_from(void **state)
+{
+    (void)state;
+    struct plan plan = {.members = 2,
+                        .steps = 1,
+                        .compression = whole,
+                        .optimizer = {.kind = TRP_SGD, .learning_rate = 1, .max_norm = 8}};
+    struct run *run = run_all(&plan);
+    check_all(run, &run->members[0]);
+    double parts[2] = {0}, all = 0;
+    for (size_t i = 0; i < NUMBERS; i++)
+        for (uint32_t k = 0; k < 2; k++)
+            parts[k] += pow(first_gradient(&plan, k, i) / 2, 2);
+    double scale[2] = {8 / sqrt(2) / sqrt(parts[0]), 8 / sqrt(2) / sqrt(parts[1])};
+    assert_true(scale[0] < 1 && scale[1] < 1 && fabs(scale[0] / scale[1] - 1) > 0.001);
+    double mean[NUMBERS];
+    for (size_t i = 0; i < NUMBERS; i++) {
+        mean[i] =
+            (scale[0] * first_gradient(&plan, 0, i) + scale[1] * first_gradient(&plan, 1, i)) / 2;
+        all += mean[i] * mean[i];
+    }
+    double cut = sqrt(all) > 8 ? 8 / sqrt(all) : 1;
+    for (size_t i = 0; i < NUMBERS; i++) {
+        double moved = (double)(i * 5 % 11) - 5 - (double)run->members[0].params[i];
+        assert_true(fabs(moved - cut * mean[i]) < 1e-5);
+    }
+    run_free(run);
+}
+
 /* A flag's exchange, the head's, and the two of the sum. */
 static void a_step_sends_as_many_bytes_as_the_formula_says(void **state)
 {
@@ -226,6 +266,7 @@ int main(void)
         cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
         cmocka_unit_test(rests_are_as_before_the_step_that_is_tried_again),
         cmocka_unit_test(a_number_that_is_not_finite_stays_in_nobodys_rest),
+        cmocka_unit_test(dgc_cuts_each_members_part_before_it_is_chosen_from),
         cmocka_unit_test(a_step_sends_as_many_bytes_as_the_formula_says),
         cmocka_unit_test(a_device_has_its_gradients_compressed_on_the_host),
         cmocka_unit_test(members_must_compress_alike),

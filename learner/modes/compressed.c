@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 
@@ -24,6 +25,7 @@ void compressed_create(struct synchronous *s, size_t index)
 void compressed_destroy(struct combined *combined)
 {
     compressor_destroy(combined->compressor);
+    free(combined->after);
     if (combined->staged)
         free(head_of(combined->staged));
 }
@@ -40,11 +42,40 @@ void compressed_back_up(struct synchronous *s)
     }
 }
 
+void compressed_keep_after(struct synchronous *s)
+{
+    for (size_t i = 0; i < s->base.vectors->count; i++) {
+        struct combined *combined = &s->each[i];
+        if (!combined->compressor || combined->after)
+            continue;
+        struct compress_memory own = compressor_own(combined->compressor);
+        combined->after = own.bytes > 0 ? xmemdup(own.at, own.bytes) : NULL;
+    }
+}
+
+void compressed_drop_after(struct synchronous *s)
+{
+    for (size_t i = 0; i < s->base.vectors->count; i++) {
+        free(s->each[i].after);
+        s->each[i].after = NULL;
+    }
+}
+
+/* Who has finished a step has got all codes of this rank: what they hold was sent. */
+static void take_after(const struct synchronous *s, size_t index)
+{
+    const struct combined *combined = &s->each[index];
+    struct compress_memory own = compressor_own(combined->compressor);
+    if (s->behind && combined->after)
+        memcpy(own.at, combined->after, own.bytes);
+}
+
 /* Phases are alike on all ranks, and in a checkpoint: they count the sums. */
 trp_status compressed_meet(struct synchronous *s, size_t index, uint32_t root)
 {
     struct compressor *compressor = s->each[index].compressor;
     const trp_phases *phases = vector_phases(&s->base.vectors->each[index]);
+    take_after(s, index);
     compressor_join(compressor, s->group.rank, s->group.size, phases->steps + phases->left_out);
     struct compress_memory shared = compressor_shared(compressor);
     return learners_spread(&s->group, shared.at, shared.bytes, root);

@@ -348,6 +348,7 @@ static trp_status agree_on_state(struct synchronous *s, struct mode_meeting *mee
     uint64_t words[LEARNERS_WORDS];
     memcpy(words, learners_told(&s->group, root), sizeof words);
     s->receiving = s->group.rank != root;
+    s->behind = words[TOLD_STEPS] > meeting->steps;
     TRP_TRY(spread(s, root));
     s->receiving = false;
     meeting->steps = words[TOLD_STEPS];
@@ -362,6 +363,7 @@ static void undo(struct synchronous *s)
 {
     learners_leave(&s->group);
     phases_forget(s);
+    compressed_keep_after(s);
     if (!s->sharded)
         backup_restore(&s->backup);
     else if (s->receiving)
@@ -389,6 +391,7 @@ trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting)
         status = agree_on_state(s, meeting);
     } while (s->group.broken);
     TRP_TRY(status);
+    compressed_drop_after(s);
     s->was_in_group = true;
     s->round = 0;
     next_round(s);

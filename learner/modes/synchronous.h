@@ -15,7 +15,8 @@ struct combined {
     bool has_kept;                 /* it is not 0 */
     bool reduced;                  /* the gradient is the mean already */
     struct compressor *compressor; /* NULL: gradients go as they are */
-    float *staged;                 /* the host's, as the gradient of a device; or NULL */
+    void *after;    /* its rests when the generation broke, until the next one is there; or NULL */
+    float *staged;  /* the host's, as the gradient of a device; or NULL */
     size_t *shards; /* by bucket: where in the state this rank's part of it begins; NULL: all */
 };
 
@@ -31,6 +32,7 @@ struct synchronous {
     struct learners group;
     uint64_t fingerprint;
     bool was_in_group;
+    bool behind;    /* others have finished the step that this one was in */
     bool receiving; /* the state is half another's */
     struct combined each[TRP_UPDATER_VECTORS_MAX];
     struct backup backup;
@@ -92,6 +94,11 @@ void compressed_destroy(struct combined *combined); /* zeroed is fine */
 
 /* Rests go with the copy from before the step. */
 void compressed_back_up(struct synchronous *s);
+
+/* The generation broke: rests are kept as they are, for others may have finished the step. They are
+ * dropped when the next one is there. */
+void compressed_keep_after(struct synchronous *s);
+void compressed_drop_after(struct synchronous *s);
 
 /* The generation begins. All get from `root` what they have alike; a new member has sent nothing
  * yet. Fails as learners_spread(). */

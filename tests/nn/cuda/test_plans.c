@@ -92,12 +92,13 @@ static struct pass pass_there(struct graph_case *c, struct sides *sides)
 }
 
 /* The pass of a fresh case, three times: the second time it becomes a graph. */
-static void run_there(struct graph_case *c, trp_device *device)
+static void run_there(struct graph_case *c, trp_device *device, trp_precision precision)
 {
     struct sides sides = {.queue = queue_on(device)};
     trp_net *net;
     OR_FAIL(trp_net_create(
-        &net, &(trp_net_options){.spec = &c->spec, .batch = c->rows, .device = device}));
+        &net, &(trp_net_options){
+                  .spec = &c->spec, .batch = c->rows, .device = device, .precision = precision}));
     struct pass pass = pass_there(c, &sides);
     net->impl->noise(net, sides.queue, c->rows > 2 ? c->net->noise : NULL);
     for (int i = 0; i < 3; i++) {
@@ -113,48 +114,98 @@ static void run_there(struct graph_case *c, trp_device *device)
     trp_queue_destroy(sides.queue);
 }
 
-/* Of the difference, beside that of what it should be. */
-static void assert_near(const float *got, const float *want, size_t count, const char *what)
+static double number_of(const struct graph_case *c, const void *values, size_t i)
 {
-    double apart = 0, all = 0;
-    for (size_t i = 0; i < count; i++) {
-        apart += pow((double)got[i] - (double)want[i], 2);
-        all += pow((double)want[i], 2);
-    }
-    if (!(sqrt(apart) <= 1e-5 * sqrt(all)))
-        fail_msg("%s is %g off, of %g", what, sqrt(apart), sqrt(all));
+    bool wide = c->backend->element_bytes == sizeof(double);
+    return wide ? ((const double *)values)[i] : (double)((const float *)values)[i];
 }
 
-static void check_norms(const struct graph_case *got, const struct graph_case *want)
+/* Two cases' results, and the most that a norm of a difference may be beside that of what is
+ * wanted. */
+struct compared {
+    const struct graph_case *got, *want;
+    double bound;
+};
+
+/* Returns how far they are apart. */
+static double compare(const struct compared *c, const void *got, const void *want, size_t first,
+                      size_t count, const char *what)
 {
+    double apart = 0, all = 0;
+    for (size_t i = first; i < first + count; i++) {
+        apart += pow(number_of(c->got, got, i) - number_of(c->want, want, i), 2);
+        all += pow(number_of(c->want, want, i), 2);
+    }
+    if (!(sqrt(apart) <= c->bound * sqrt(all)))
+        fail_msg("%s is %g off, of %g", what, sqrt(apart), sqrt(all));
+    return all > 0 ? sqrt(apart / all) : 0;
+}
+
+/* Returns how far the output that differs most is off. */
+static double compare_all(const struct compared *c)
+{
+    const struct graph_case *got = c->got, *want = c->want;
+    double most = 0;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
     size_t count = trp_net_tensors(&got->spec, tensors);
     for (size_t i = 0; i < count; i++)
-        assert_near((float *)got->grads + tensors[i].offset,
-                    (float *)want->grads + tensors[i].offset, tensors[i].count, tensors[i].name);
+        compare(c, got->grads, want->grads, tensors[i].offset, tensors[i].count, tensors[i].name);
+    compare(c, got->end_state, want->end_state, 0, got->state_count, "the state at the end");
+    compare(c, got->state_grad, want->state_grad, 0, got->state_count, "the state's gradient");
     for (uint32_t i = 0; i < got->spec.output_count; i++)
-        assert_near(got->outputs[i], want->outputs[i],
-                    got->rows * trp_net_output_width(&got->spec, i), "an output");
+        most = fmax(most, compare(c, got->outputs[i], want->outputs[i], 0,
+                                  got->rows * trp_net_output_width(&got->spec, i), "an output"));
     for (uint32_t i = 0; i < input_count(&got->spec); i++)
         if (has_grad(&got->spec, i))
-            assert_near(got->input_grads[i], want->input_grads[i],
-                        got->rows * trp_net_input_width(&got->spec, i), "an input's gradient");
+            compare(c, got->input_grads[i], want->input_grads[i], 0,
+                    got->rows * trp_net_input_width(&got->spec, i), "an input's gradient");
+    return most;
 }
 
-/* `tolerance` 0: of norms. */
-static void check_spec(trp_device *device, const trp_net_spec *spec, uint32_t rows,
-                       double tolerance)
+/* Beside float32, number by number. */
+static void check_numbers(trp_device *device, const trp_net_spec *spec, uint32_t rows)
 {
     struct graph_case want, got;
     graph_case_run(&want, spec, &backend_ref_f32, rows, 1);
     graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
-    run_there(&got, device);
-    if (tolerance > 0)
-        assert_same_results(&got, &want, tolerance, false);
-    else
-        check_norms(&got, &want);
+    run_there(&got, device, TRP_F32);
+    assert_same_results(&got, &want, 1e-4, false);
     graph_case_cleanup(&got);
     graph_case_cleanup(&want);
+}
+
+/* Beside float64, by norms. */
+static void check_spec(trp_device *device, const trp_net_spec *spec, uint32_t rows)
+{
+    struct graph_case want, got;
+    graph_case_run(&want, spec, &backend_ref_f64, rows, 1);
+    graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
+    run_there(&got, device, TRP_F32);
+    compare_all(&(struct compared){&got, &want, 1e-5});
+    graph_case_cleanup(&got);
+    graph_case_cleanup(&want);
+}
+
+/* Beside what the reference makes of rounded factors; and they are rounded. */
+static void check_half(trp_device *device, const trp_net_spec *spec, uint32_t rows)
+{
+    struct graph_case want, whole, got;
+    graph_case_run(&whole, spec, &backend_ref_f64, rows, 1);
+    graph_case_init(&want, spec, &backend_ref_f32, rows, 1);
+    trp_net_destroy(want.net);
+    OR_FAIL(net_create(&want.net,
+                       &(trp_net_options){.spec = spec, .batch = rows, .precision = TRP_BF16},
+                       &backend_ref_f32));
+    net_forward(want.net, &want.pass, rows);
+    net_backward(want.net, &want.pass);
+    graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
+    run_there(&got, device, TRP_BF16);
+    compare_all(&(struct compared){&got, &want, 1.6e-2});
+    if (compare_all(&(struct compared){&got, &whole, 0.5}) < 1e-4)
+        fail_msg("outputs are those of float32");
+    graph_case_cleanup(&got);
+    graph_case_cleanup(&want);
+    graph_case_cleanup(&whole);
 }
 
 /* ---- tests, each on the device that it is given -------------------------------------------------
@@ -166,7 +217,7 @@ static void check_random_graphs(trp_device *device)
     trp_rng_init(&rng, 3, 0);
     for (uint32_t i = 0; i < 2 * GRAPHS; i++) {
         trp_net_spec spec = random_spec(&rng);
-        check_spec(device, &spec, 1 + i % ROWS_MAX, 1e-4);
+        check_numbers(device, &spec, 1 + i % ROWS_MAX);
     }
 }
 
@@ -176,7 +227,7 @@ static void check_odd_sizes(trp_device *device)
     for (size_t i = 0; i < 4; i++) {
         trp_net_spec spec = trp_mlp(&(trp_mlp_options){
             .inputs = sizes[3 - i], .hidden = {sizes[i], 33}, .outputs = 5, .dueling = i % 2});
-        check_spec(device, &spec, i == 0 ? 1 : 33, 0);
+        check_spec(device, &spec, i == 0 ? 1 : 33);
     }
 }
 
@@ -185,8 +236,8 @@ static void check_sequences(trp_device *device)
     for (trp_core core = TRP_CORE_LSTM; core <= TRP_CORE_GRU; core++) {
         trp_net_spec spec = trp_mlp(&(trp_mlp_options){
             .inputs = 5, .hidden = {9}, .outputs = 3, .core = core, .core_size = 31});
-        check_spec(device, &spec, 33, 0); /* 3 steps of 11 */
-        check_spec(device, &spec, 1, 0);
+        check_spec(device, &spec, 33); /* 3 steps of 11 */
+        check_spec(device, &spec, 1);
     }
 }
 
@@ -194,7 +245,18 @@ static void check_frames(trp_device *device)
 {
     trp_net_spec spec = trp_impala_resnet(
         &(trp_cnn_options){.height = 12, .width = 10, .channels = 2, .outputs = 3, .value = true});
-    check_spec(device, &spec, 3, 0);
+    check_spec(device, &spec, 3);
+}
+
+/* Smooth: a unit on the other side of ReLU's corner has another gradient at once. */
+static void check_halves(trp_device *device)
+{
+    static const uint32_t sizes[] = {31, 33, 257};
+    for (size_t i = 0; i < 3; i++) {
+        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
+            .inputs = sizes[i], .hidden = {sizes[2 - i]}, .outputs = 5, .activation = TRP_TANH});
+        check_half(device, &spec, 33);
+    }
 }
 
 /* On a machine of tests, which looks whether each wait is needed. */
@@ -233,6 +295,12 @@ static void frames_are_the_reference(void **state)
     check_on_twin(check_frames);
 }
 
+static void halves_are_near_the_reference(void **state)
+{
+    (void)state;
+    check_on_twin(check_halves);
+}
+
 static void random_graphs_on_a_gpu_are_the_reference(void **state)
 {
     (void)state;
@@ -257,6 +325,12 @@ static void frames_on_a_gpu_are_the_reference(void **state)
     check_frames(real_gpu());
 }
 
+static void halves_on_a_gpu_are_near_the_reference(void **state)
+{
+    (void)state;
+    check_halves(real_gpu());
+}
+
 /* Of the graphs above: the machine has left out each of them once, and found what is not ordered
  * then. */
 static void no_wait_can_be_left_out(void **state)
@@ -272,11 +346,13 @@ int main(void)
         cmocka_unit_test(odd_sizes_are_the_reference),
         cmocka_unit_test(sequences_are_the_reference),
         cmocka_unit_test(frames_are_the_reference),
+        cmocka_unit_test(halves_are_near_the_reference),
         cmocka_unit_test(no_wait_can_be_left_out),
         cmocka_unit_test(random_graphs_on_a_gpu_are_the_reference),
         cmocka_unit_test(odd_sizes_on_a_gpu_are_the_reference),
         cmocka_unit_test(sequences_on_a_gpu_are_the_reference),
         cmocka_unit_test(frames_on_a_gpu_are_the_reference),
+        cmocka_unit_test(halves_on_a_gpu_are_near_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

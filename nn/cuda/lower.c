@@ -42,20 +42,24 @@ float *dx_on(const struct lowering *run)
 
 /* ---- pieces that several use ----------------------------------------------------------------- */
 
+/* All of `sums` but its parts. */
+static void lower_sums(const struct lowering *run, struct sum_columns_arguments sums, float *sum)
+{
+    uint32_t parts = sums.rows / PLAN_SUM_ROWS + 1;
+    sums.partial = run->net->scratch.partial;
+    sums.parts = parts < SUM_PARTS_MAX ? parts : SUM_PARTS_MAX;
+    work_kernel(run->list, &kernel_sum_columns, &sums);
+    work_kernel(run->list, &kernel_sum_parts,
+                &(struct sum_parts_arguments){sums.partial, sum, sums.columns, sums.parts});
+}
+
 void lower_sum(const struct lowering *run, const float *dy, size_t stride, uint32_t rows,
                uint32_t inner, uint32_t columns, float *sum)
 {
-    uint32_t parts = rows / PLAN_SUM_ROWS + 1;
-    struct sum_columns_arguments sums = {.dy = dy,
-                                         .partial = run->net->scratch.partial,
-                                         .dy_stride = stride,
-                                         .rows = rows,
-                                         .inner = inner,
-                                         .columns = columns,
-                                         .parts = parts < SUM_PARTS_MAX ? parts : SUM_PARTS_MAX};
-    work_kernel(run->list, &kernel_sum_columns, &sums);
-    work_kernel(run->list, &kernel_sum_parts,
-                &(struct sum_parts_arguments){sums.partial, sum, columns, sums.parts});
+    lower_sums(run,
+               (struct sum_columns_arguments){
+                   .dy = dy, .dy_stride = stride, .rows = rows, .inner = inner, .columns = columns},
+               sum);
 }
 
 void lower_gate(const struct lowering *run, enum activation gate, float *dx, size_t dx_stride,
@@ -303,20 +307,16 @@ static void lower_norm_back(const struct lowering *run)
     struct place_on x = span_on(run, op->a), dy = span_on(run, op->b), dx = span_on(run, op->to);
     const float *kept = span_on(run, op->kept).at;
     if (param_grad_on(run, 0)) {
-        struct sum_columns_arguments gains = {.dy = dy.at,
-                                              .x = x.at,
-                                              .kept = kept,
-                                              .partial = run->net->scratch.partial,
-                                              .dy_stride = dy.stride,
-                                              .x_stride = x.stride,
-                                              .rows = run->rows,
-                                              .inner = 1,
-                                              .columns = op->b.width,
-                                              .parts = 1};
-        work_kernel(run->list, &kernel_sum_columns, &gains);
-        work_kernel(
-            run->list, &kernel_sum_parts,
-            &(struct sum_parts_arguments){gains.partial, param_grad_on(run, 0), gains.columns, 1});
+        lower_sums(run,
+                   (struct sum_columns_arguments){.dy = dy.at,
+                                                  .x = x.at,
+                                                  .kept = kept,
+                                                  .dy_stride = dy.stride,
+                                                  .x_stride = x.stride,
+                                                  .rows = run->rows,
+                                                  .inner = 1,
+                                                  .columns = op->b.width},
+                   param_grad_on(run, 0));
         lower_sum(run, dy.at, dy.stride, run->rows, 1, op->b.width, param_grad_on(run, 1));
     }
     dx.at = dx_on(run);

@@ -1,13 +1,12 @@
 /* libtroupe_cuda.so's own code, but for the kernels that nvcc compiles, with CUDA's runtime and
  * cuBLASLt of tests: which GPUs are taken, lists and graphs of them, products, and failures. */
 #include "fake_cuda.h"
+#include "twin_kernel.h"
 
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/device.h"
-#include "nn/cuda/kernels.h"
 #include "nn/cuda/module/module.h"
 #include "tests/core/captured.h"
-#include "tests/nn/nn_tools.h"
 
 #include <dlfcn.h>
 
@@ -246,21 +245,8 @@ static void put_works(struct cuda_list *list, float *const buffers[BUFFERS], uin
     }
 }
 
-static void run_twin(const struct cuda_kernel *kernel, const void *arguments)
-{
-    struct kernel_shape shape = kernel->shape(arguments);
-    void *shared = xmalloc(shape.shared_bytes + 1);
-    for (uint32_t block = 0; block < shape.blocks; block++)
-        for (uint32_t phase = 0; phase < shape.phases; phase++)
-            for (uint32_t thread = 0; thread < shape.threads; thread++)
-                kernel->twin(arguments,
-                             &(struct kernel_at){block, shape.blocks, thread, shape.threads, phase},
-                             shared);
-    free(shared);
-}
-
 /* One after the other, on the host. */
-static void run_here(const struct cuda_list *list)
+static void run_here(trp_rng *rng, const struct cuda_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         const struct cuda_work *work = &list->works[i];
@@ -268,9 +254,9 @@ static void run_here(const struct cuda_list *list)
         const struct copy_job *copy = arguments;
         const struct host_job *job = arguments;
         if (work->kind == WORK_KERNEL)
-            run_twin(work->kernel, arguments);
+            twin_kernel(rng, work->kernel, arguments);
         else if (work->kind == WORK_GEMM)
-            run_twin(&kernel_tiled_gemm, arguments);
+            twin_kernel(rng, &kernel_tiled_gemm, arguments);
         else if (work->kind == WORK_COPY)
             memcpy(copy->to, copy->from, copy->bytes);
         else if (work->kind == WORK_ZERO)
@@ -310,7 +296,7 @@ static void check_lists(uint64_t seed, const char *prefixes)
         struct cuda_list here = {0};
         refill(&scene);
         put_works(&here, scene.here, seed);
-        run_here(&here);
+        run_here(&scene.rng, &here);
         work_list_cleanup(&here);
         put_works(cuda_queue_list(scene.queue), scene.there, seed);
         trp_queue_mark(scene.queue);
@@ -417,7 +403,7 @@ static void products_of_all_kinds_are_our_own(void **state)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             struct gemm_job here = job_at(scene.here, sizes[i], how);
             struct gemm_job there = job_at(scene.there, sizes[i], how);
-            run_twin(&kernel_tiled_gemm, &here);
+            twin_kernel(&scene.rng, &kernel_tiled_gemm, &here);
             work_gemm(cuda_queue_list(scene.queue), &there);
             OR_FAIL(sync_all(&scene));
         }
@@ -437,7 +423,7 @@ static void what_cublas_does_not_take_is_our_own(void **state)
     unsigned before = matmuls();
     struct gemm_job here = job_at(scene.here, sizes, 0), there = job_at(scene.there, sizes, 0);
     here.a_stride = there.a_stride = 1;
-    run_twin(&kernel_tiled_gemm, &here);
+    twin_kernel(&scene.rng, &kernel_tiled_gemm, &here);
     work_gemm(cuda_queue_list(scene.queue), &there);
     assert_both_sides(&scene, true);
     assert_int_equal(matmuls(), before);

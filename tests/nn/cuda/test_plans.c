@@ -233,12 +233,14 @@ static void check_odd_sizes(trp_device *device)
 
 static void check_sequences(trp_device *device)
 {
-    for (trp_core core = TRP_CORE_LSTM; core <= TRP_CORE_GRU; core++) {
-        trp_net_spec spec = trp_mlp(&(trp_mlp_options){
-            .inputs = 5, .hidden = {9}, .outputs = 3, .core = core, .core_size = 31});
-        check_spec(device, &spec, 33); /* 3 steps of 11 */
-        check_spec(device, &spec, 1);
-    }
+    static const uint32_t sizes[] = {1, 31, 33};
+    for (trp_core core = TRP_CORE_LSTM; core <= TRP_CORE_GRU; core++)
+        for (size_t i = 0; i < 3; i++) {
+            trp_net_spec spec = trp_mlp(&(trp_mlp_options){
+                .inputs = 5, .hidden = {9}, .outputs = 3, .core = core, .core_size = sizes[i]});
+            check_spec(device, &spec, 33); /* 3 steps of 11 */
+            check_spec(device, &spec, 1);
+        }
 }
 
 static void check_frames(trp_device *device)

@@ -11,8 +11,7 @@
 #include "core/bfloat16.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/device.h"
-#include "nn/cuda/kernels.h"
-#include "tests/nn/nn_tools.h"
+#include "twin_kernel.h"
 
 enum { TWIN_ALLOCATIONS = 256, TWIN_STREAMS = 8, TWIN_ACTIONS = 4096 };
 
@@ -145,28 +144,6 @@ static inline void twin_protect(struct twin_machine *twin, const struct kernel_r
 
 /* ---- works --------------------------------------------------------------------------------- */
 
-/* Threads of a phase in either order: none may see what another one does in it. */
-static inline void twin_kernel(struct twin_machine *twin, const struct cuda_kernel *kernel,
-                               const void *arguments)
-{
-    struct kernel_shape shape = kernel->shape(arguments);
-    char *shared = xmalloc(shape.shared_bytes + 1);
-    assert_in_range(shape.threads, 1, KERNEL_THREADS_MAX);
-    assert_in_range(shape.shared_bytes, 0, KERNEL_SHARED_MAX);
-    for (uint32_t block = 0; block < shape.blocks; block++) {
-        memset(shared, 0xff, shape.shared_bytes);
-        for (uint32_t phase = 0; phase < shape.phases; phase++) {
-            bool back = trp_rng_below(&twin->rng, 2);
-            for (uint32_t i = 0; i < shape.threads; i++) {
-                struct kernel_at at = {block, shape.blocks, back ? shape.threads - 1 - i : i,
-                                       shape.threads, phase};
-                kernel->twin(arguments, &at, shared);
-            }
-        }
-    }
-    free(shared);
-}
-
 static inline double twin_factor(const struct gemm_job *job, float value)
 {
     return (double)(job->precision == TRP_BF16 ? bf16_float(bf16_half(value)) : value);
@@ -175,7 +152,7 @@ static inline double twin_factor(const struct gemm_job *job, float value)
 static inline void twin_gemm(struct twin_machine *twin, const struct gemm_job *job)
 {
     if (trp_rng_below(&twin->rng, 4) == 0) {
-        twin_kernel(twin, &kernel_tiled_gemm, job);
+        twin_kernel(&twin->rng, &kernel_tiled_gemm, job);
         return;
     }
     for (uint32_t m = 0; m < job->m; m++)
@@ -220,7 +197,7 @@ static inline void twin_work(struct twin_machine *twin, const struct cuda_list *
     twin_protect(twin, work->reaches, work->reach_count, true);
     switch (work->kind) {
     case WORK_KERNEL:
-        twin_kernel(twin, work->kernel, arguments);
+        twin_kernel(&twin->rng, work->kernel, arguments);
         break;
     case WORK_GEMM:
         twin_gemm(twin, arguments);

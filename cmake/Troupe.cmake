@@ -144,6 +144,25 @@ function(troupe_test_gpu)
     add_dependencies(test_gpu fake_blas fake_nothing)
 endfunction()
 
+# troupe_fake_nccl(): an NCCL of tests, and two that cannot be used, each as the library that is
+# looked for: under <build>/fake_nccl, fake_nccl_old and fake_nccl_lacking.
+function(troupe_fake_nccl)
+    foreach(kind "" _OLD _LACKING)
+        string(TOLOWER "fake_nccl${kind}" name)
+        add_library(${name} MODULE tests/learner/collective/fake_nccl.c)
+        set_target_properties(${name} PROPERTIES PREFIX "" OUTPUT_NAME libnccl SUFFIX .so.2
+            LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${name}/lib)
+        target_compile_definitions(${name} PRIVATE FAKE${kind})
+        target_link_libraries(${name} PRIVATE troupe_core troupe_flags Threads::Threads)
+    endforeach()
+endfunction()
+
+# troupe_test_nccl(test): test_<test> finds them under FAKE_NCCL, with what follows that.
+function(troupe_test_nccl test)
+    target_compile_definitions(test_${test} PRIVATE FAKE_NCCL="${CMAKE_BINARY_DIR}/fake_nccl")
+    add_dependencies(test_${test} fake_nccl fake_nccl_old fake_nccl_lacking)
+endfunction()
+
 # troupe_test_cuda(test): test_<test> is there with libtroupe_cuda.so, of which CUDA_MODULE is the path.
 function(troupe_test_cuda test)
     if(TARGET troupe_cuda)

@@ -130,6 +130,11 @@ uint64_t trp_queue_mark(trp_queue *queue)
     return queue->impl->mark(queue);
 }
 
+bool trp_queue_done(trp_queue *queue, uint64_t mark)
+{
+    return queue->impl->done(queue, mark);
+}
+
 trp_status trp_queue_sync(trp_queue *queue, uint64_t mark)
 {
     return queue->impl->sync(queue, mark);

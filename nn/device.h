@@ -16,6 +16,7 @@ struct queue_impl {
     void (*wait)(trp_queue *queue, trp_queue *other);
     void *(*native)(trp_queue *queue); /* NULL: has none */
     uint64_t (*mark)(trp_queue *queue);
+    bool (*done)(trp_queue *queue, uint64_t mark);
     trp_status (*sync)(trp_queue *queue, uint64_t mark);
 };
 

@@ -79,6 +79,12 @@ static uint64_t host_queue_mark(trp_queue *queue)
     return 0;
 }
 
+static bool host_queue_done(trp_queue *queue, uint64_t mark)
+{
+    (void)queue, (void)mark;
+    return true;
+}
+
 static trp_status host_queue_sync(trp_queue *queue, uint64_t mark)
 {
     (void)queue, (void)mark;
@@ -92,6 +98,7 @@ static const struct queue_impl queue_impl = {
     .run = host_queue_run,
     .wait = host_queue_wait,
     .mark = host_queue_mark,
+    .done = host_queue_done,
     .sync = host_queue_sync,
 };
 

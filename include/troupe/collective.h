@@ -32,6 +32,12 @@
 
 TRP_BEGIN_DECLS
 
+/* Between processes whose `device` is a GPU, vectors of it go by NVIDIA's NCCL where all ranks have
+ * the same one (2.28 or newer: libnccl.so.2 of CUDA_HOME, of the loader, or of a Python's packages)
+ * and can join by it; else they go through the host's memory, and a line of the log says why. Not
+ * with `deterministic`: NCCL's order of sums follows from the machine, too. Floats' largest values
+ * go through the host as well, as NCCL drops NaNs. NCCL reads its own NCCL_... variables. A call of
+ * it that hangs ends the process, with status 70. Never run on a GPU. */
 typedef struct trp_collective trp_collective;
 
 /* The types of values. bf16 (as uint16_t) is summed in float32 and rounded at each hop; integers
@@ -59,6 +65,7 @@ typedef struct {
     uint32_t timeout_ms;  /* for each operation; 0: 30 s */
     uint32_t connect_timeout_ms; /* 0: the same */
     bool deterministic; /* sums are made in an order that follows from count and size alone */
+    trp_device *device; /* where vectors may be besides the host; NULL: nowhere */
     trp_stop *stop;     /* ends connecting with CANCELLED; may be NULL */
     /* Asked now and then while ranks connect: whether the generation is over before it began, as
      * some rank may be in a later one already, which ends it with UNAVAILABLE. May be NULL. */
@@ -121,15 +128,15 @@ TRP_API void trp_collective_range(const trp_collective *collective, size_t count
  * device, and the operation comes after everything that is on the queue so far; or the host's, for
  * which `queue` may be NULL. Nobody touches it until the operation was waited for: then what is put
  * on the queue comes after the operation. Memory of a device is transferred while its rank waits,
- * never behind its back. */
+ * never behind its back, but by NCCL. */
 
 /* The sum or largest over all ranks, on all ranks: the same bits everywhere. */
 TRP_API uint64_t trp_collective_allreduce(trp_collective *collective, trp_queue *queue,
                                           void *values, size_t count, trp_collective_type type,
                                           trp_collective_op op);
 
-/* The same, of which each rank gets its range (the bits that allreduce gives); the other values
- * are undefined. */
+/* The same, of which each rank gets its range; the other values are undefined. The bits are those
+ * that allreduce gives, but by NCCL, which may sum floats in another order. */
 TRP_API uint64_t trp_collective_reduce_scatter(trp_collective *collective, trp_queue *queue,
                                                void *values, size_t count, trp_collective_type type,
                                                trp_collective_op op);

@@ -117,6 +117,9 @@ TRP_API void *trp_queue_native(trp_queue *queue);
 /* Names what is on the queue so far, for trp_queue_sync(). */
 TRP_API uint64_t trp_queue_mark(trp_queue *queue);
 
+/* True when a wait for `mark` would return at once. Never blocks. */
+TRP_API bool trp_queue_done(trp_queue *queue, uint64_t mark);
+
 /* Waits until everything up to `mark` is done. Whatever failed on the queue before that fails
  * this call and all later ones; what its memory holds is then undefined. INTERNAL, UNAVAILABLE,
  * RESOURCE_EXHAUSTED: the device and what it says. DEADLINE_EXCEEDED: it is not done within a

@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "event.h"
+#include "native.h"
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
@@ -97,8 +98,9 @@ void trp_collective_destroy(trp_collective *collective)
         return;
     stop_helper(c);
     leave(c);
+    nccl_group_destroy(c->nccl);
     for (struct operation *each = c->first; each; each = each->next)
-        if (each->queue)
+        if (each->staging)
             staging_give(each->staging, each->queue);
     staging_destroy(c->stagings);
     for (uint32_t peer = 0; peer < c->size; peer++) {
@@ -165,6 +167,24 @@ static bool is_of_device(const trp_queue *queue)
     return queue && !trp_device_is_host(trp_queue_device(queue));
 }
 
+static bool is_native(const struct trp_collective *c, const trp_queue *queue,
+                      const struct group_call *call)
+{
+    return c->nccl && is_of_device(queue) &&
+           trp_queue_device(queue) == nccl_group_device(c->nccl) && nccl_group_takes(call);
+}
+
+static void init_operation(struct trp_collective *c, struct operation *operation, void *values,
+                           const struct group_call *call)
+{
+    struct schedule schedule;
+    if (operation->native)
+        schedule_init_calls(&schedule, call, c->rank, c->size);
+    else
+        schedule_init(&schedule, call, c->rank, c->size, &c->table);
+    transfer_init(&operation->transfer, &schedule, values ? values : c->snapshot, c->snapshot);
+}
+
 static void *stage_values(struct trp_collective *c, struct operation *operation, trp_queue *queue,
                           void *values, size_t bytes)
 {
@@ -187,13 +207,15 @@ static uint64_t start_operation(struct trp_collective *c, trp_queue *queue, void
     c->calls[ticket % COLLECTIVE_CALLS_KEPT] = call;
     bool alone = !c->first;
     struct operation *operation = new_operation(c);
-    if (bytes > 0 && is_of_device(queue))
+    operation->native = is_native(c, queue, &call);
+    operation->queue = operation->native ? queue : NULL;
+    operation->device_values = values;
+    if (!operation->native && bytes > 0 && is_of_device(queue))
         values = stage_values(c, operation, queue, values, bytes);
-    struct schedule schedule;
-    schedule_init(&schedule, &call, c->rank, c->size, &c->table);
-    transfer_init(&operation->transfer, &schedule, values ? values : c->snapshot, c->snapshot);
+    init_operation(c, operation, values, &call);
+    native_put(c);
     bool small = bytes <= COLLECTIVE_LARGE_BYTES;
-    if (alone && small && !operation->queue)
+    if (alone && small && !operation->staging)
         collective_advance(c, false);
     if (c->first)
         collective_help_in(c, small ? COLLECTIVE_HELP_NS : COLLECTIVE_HELP_LARGE_NS);

@@ -12,6 +12,7 @@
 
 #include "core/thread.h"
 #include "limits.h"
+#include "nccl.h"
 #include "notice.h"
 #include "staging.h"
 #include "transfer.h"
@@ -27,6 +28,9 @@ struct operation {
     struct staging *staging;
     uint64_t mark;
     bool staged; /* the queue has come to it */
+    bool native; /* NCCL does it, on the queue; there is no staging. It was */
+    bool asked;  /* told of it, */
+    bool put;    /* and has put it there, before `mark` */
 };
 
 /* What is known of another rank. */
@@ -54,6 +58,8 @@ struct trp_collective {
     struct operation *spare;                        /* to be used again */
     struct group_call calls[COLLECTIVE_CALLS_KEPT]; /* by sequence, the newest */
     struct staging *stagings;
+    struct nccl_group *nccl; /* NULL: vectors of devices are staged */
+    int64_t nccl_failed_ns;  /* 0: it has not */
     trp_collective_counters counters;
     bool waiting;         /* the caller drives */
     _Atomic bool calling; /* it wants to */
@@ -109,6 +115,11 @@ void collective_help(void *c); /* the helper's thread */
 /* The first failure is the group's: others are told of it, and offered values withdrawn. */
 void collective_fail(struct trp_collective *c, trp_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Lets rank `judge` say it to all, the same one for all ranks that may know of a failure; and says
+ * it by itself where nothing comes of that. To be called again until the group has failed. */
+void collective_give_up(struct trp_collective *c, uint32_t judge, trp_status status,
+                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Takes in what other ranks told, and what trp_collective_abort() left. */
 void collective_hear(struct trp_collective *c);

@@ -12,68 +12,75 @@
 #include "event.h"
 #include "hello.h"
 #include "mesh.h"
+#include "native.h"
 #include "socket_lane.h"
 #include "table.h"
 
 /* ---- rank 0 and the others ----------------------------------------------------------------- */
 
 /* Nobody hears anything before all have come: who hears of a difference goes at once. */
-static trp_status compare_all(struct mesh *mesh, const struct hello_profile *mine)
+static trp_status compare_all(struct mesh *mesh, const struct hello_profile *mine, bool *have_nccl)
 {
     uint32_t size = mesh->options->size;
     struct hello_profile *profiles = xcalloc(size, sizeof *profiles);
     trp_status status = TRP_OK;
     for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++)
         status = mesh_read(mesh, rank, &profiles[rank], sizeof *profiles);
-    for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++)
+    *have_nccl = mine->nccl != 0;
+    for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++) {
         status = hello_compare(0, mine, rank, &profiles[rank]);
+        *have_nccl = *have_nccl && profiles[rank].nccl == mine->nccl;
+    }
     free(profiles);
     return status;
 }
 
-static trp_status preside(struct mesh *mesh, struct schedule_table *table)
+static trp_status preside(struct mesh *mesh, const struct hello_profile *mine,
+                          const struct nccl_api *api, struct hello_agreement *agreement)
 {
-    struct hello_profile mine;
-    hello_profile_init(&mine, mesh->options);
-    table_choose(table);
-    trp_status status = compare_all(mesh, &mine);
-    struct hello_agreement agreement = {.status = status, .table = *table};
+    bool have_nccl;
+    trp_status status = compare_all(mesh, mine, &have_nccl);
+    *agreement = (struct hello_agreement){.status = status};
+    table_choose(&agreement->table);
     if (status != TRP_OK)
-        strncpy(agreement.words, trp_last_error(), sizeof agreement.words - 1);
+        strncpy(agreement->words, trp_last_error(), sizeof agreement->words - 1);
+    else
+        native_agree(agreement, api, have_nccl);
     for (uint32_t rank = 1; rank < mesh->options->size; rank++) {
-        trp_status said = mesh_write(mesh, rank, &agreement, sizeof agreement);
+        trp_status said = mesh_write(mesh, rank, agreement, sizeof *agreement);
         status = status == TRP_OK ? said : status;
     }
-    return status == TRP_OK || agreement.status == TRP_OK ? status
-                                                          : trp_fail(status, "%s", agreement.words);
+    return status == TRP_OK || agreement->status == TRP_OK
+               ? status
+               : trp_fail(status, "%s", agreement->words);
 }
 
-static trp_status attend(struct mesh *mesh, struct schedule_table *table)
+static trp_status attend(struct mesh *mesh, const struct hello_profile *mine,
+                         struct hello_agreement *agreement)
 {
-    struct hello_profile mine;
-    hello_profile_init(&mine, mesh->options);
-    TRP_TRY(mesh_write(mesh, 0, &mine, sizeof mine));
+    TRP_TRY(mesh_write(mesh, 0, mine, sizeof *mine));
     mesh->deadline.at_ns += COLLECTIVE_AGREEMENT_MS * INT64_C(1000000);
-    struct hello_agreement agreement;
-    TRP_TRY(mesh_read(mesh, 0, &agreement, sizeof agreement));
-    agreement.words[sizeof agreement.words - 1] = '\0';
-    *table = agreement.table;
-    if (agreement.status != TRP_OK)
-        return trp_fail((trp_status)agreement.status, "%s", agreement.words);
-    bool bounded = table->doubling_bytes <= SCHEDULE_DOUBLING_BYTES_MAX;
+    TRP_TRY(mesh_read(mesh, 0, agreement, sizeof *agreement));
+    agreement->words[sizeof agreement->words - 1] = '\0';
+    if (agreement->status != TRP_OK)
+        return trp_fail((trp_status)agreement->status, "%s", agreement->words);
+    bool bounded = agreement->table.doubling_bytes <= SCHEDULE_DOUBLING_BYTES_MAX;
     return bounded ? TRP_OK : trp_fail(TRP_INTERNAL, "rank 0 sent a table that is none");
 }
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-static trp_status create_end(trp_collective **out, struct mesh *mesh,
+static trp_status create_end(trp_collective **out, struct mesh *mesh, struct nccl_group *nccl,
                              const struct schedule_table *table)
 {
     uint32_t size = mesh->options->size;
     trp_status status = collective_init(out, mesh->options, mesh->fds[HELLO_LINE]);
     memset(mesh->fds[HELLO_LINE], 0xff, size * sizeof(int)); /* -1 */
-    if (status != TRP_OK)
+    if (status != TRP_OK) {
+        nccl_group_destroy(nccl);
         return status;
+    }
+    (*out)->nccl = nccl;
     struct peer_lane **lanes = xcalloc(size, sizeof *lanes);
     for (uint32_t rank = 0; rank < size; rank++)
         if (rank != mesh->options->rank)
@@ -90,10 +97,17 @@ static trp_status create_end(trp_collective **out, struct mesh *mesh,
 
 static trp_status connect_all(trp_collective **out, struct mesh *mesh)
 {
-    struct schedule_table table;
+    struct nccl_api api = {.version = 0};
+    struct nccl_group *nccl;
+    struct hello_profile mine;
+    struct hello_agreement agreement;
+    hello_profile_init(&mine, mesh->options);
+    mine.nccl = native_version(&api, mesh->options);
     TRP_TRY(mesh_connect(mesh));
-    TRP_TRY(mesh->options->rank == 0 ? preside(mesh, &table) : attend(mesh, &table));
-    return create_end(out, mesh, &table);
+    TRP_TRY(mesh->options->rank == 0 ? preside(mesh, &mine, &api, &agreement)
+                                     : attend(mesh, &mine, &agreement));
+    TRP_TRY(native_connect(&nccl, mesh, &api, &agreement));
+    return create_end(out, mesh, nccl, &agreement.table);
 }
 
 struct connect_watch {

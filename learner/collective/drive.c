@@ -10,13 +10,14 @@
 #include <sys/timerfd.h>
 
 #include "event.h"
+#include "native.h"
 
 /* ---- moving -------------------------------------------------------------------------------- */
 
 static void operation_done(struct trp_collective *c, struct operation *operation)
 {
     const struct transfer *transfer = &operation->transfer;
-    if (operation->queue) {
+    if (operation->staging) {
         trp_queue_copy(operation->queue, operation->device_values, operation->staging->memory,
                        transfer->schedule.call.count *
                            call_type_bytes(transfer->schedule.call.type));
@@ -49,8 +50,10 @@ bool collective_advance(struct trp_collective *c, bool caller)
     struct operation *operation = c->first;
     if (!operation || c->status != TRP_OK || c->disputed || c->broken)
         return false;
-    if (operation->queue && (!caller || !operation->staged))
+    if (operation->staging && (!caller || !operation->staged))
         return false;
+    if (caller)
+        native_put(c);
     if (operation->began_ns == 0)
         operation->began_ns = clock_now_ns(&clock_monotonic);
     struct transfer_look look = {.status = TRP_OK};
@@ -58,6 +61,8 @@ bool collective_advance(struct trp_collective *c, bool caller)
         look = transfer_advance(&operation->transfer, c->lanes);
     judge_look(c, &look);
     if (!transfer_is_done(&operation->transfer))
+        return look.moved;
+    if (operation->native && (!caller || !native_is_done(c)))
         return look.moved;
     operation_done(c, operation);
     return true;
@@ -76,12 +81,13 @@ static unsigned poll_lines(const struct trp_collective *c, struct pollfd *fds)
     return count;
 }
 
-static int poll_ms(int64_t until_ns)
+static void poll_until(struct pollfd *fds, unsigned count, int64_t until_ns)
 {
-    if (until_ns == INT64_MAX)
-        return -1;
     int64_t left = until_ns - clock_now_ns(&clock_monotonic);
-    return left <= 0 ? 0 : (int)((left + 999999) / 1000000);
+    if (left < 0)
+        left = 0;
+    struct timespec for_ns = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+    ppoll(fds, count, until_ns == INT64_MAX ? NULL : &for_ns, NULL);
 }
 
 /* Sleeps until something comes, with the mutex released. `drives`: for the operation, too. */
@@ -92,14 +98,16 @@ static void sleep_until_news(struct trp_collective *c, struct pollfd *fds, unsig
     unsigned lanes = 0, lines = poll_lines(c, fds + count), all = count + lines;
     bool quiet = true;
     bool goes_on = c->status == TRP_OK && !c->disputed && !c->broken;
+    bool caller = fds == c->caller_fds;
     if (drives && goes_on && c->first && c->first->began_ns > 0)
         quiet = transfer_arm(&c->first->transfer, c->lanes, fds + all, armed, &lanes);
-    int ms = quiet ? poll_ms(collective_worry_ns(c)) : 0;
-    if (turns_active())
-        ms = 0;
-    bool caller = fds == c->caller_fds;
+    int64_t until = quiet && !turns_active() ? collective_worry_ns(c) : 0;
+    if (caller && goes_on && c->first && c->first->native) {
+        int64_t look = clock_now_ns(&clock_monotonic) + COLLECTIVE_DEVICE_LOOK_NS;
+        until = look < until ? look : until;
+    }
     mutex_unlock(&c->mutex);
-    poll(fds, all + lanes, ms);
+    poll_until(fds, all + lanes, until);
     turns_pass();
     mutex_lock(&c->mutex);
     for (unsigned i = 0; i < lanes && (caller || !c->waiting); i++)
@@ -114,7 +122,7 @@ static void sleep_until_news(struct trp_collective *c, struct pollfd *fds, unsig
 static void stage(struct trp_collective *c)
 {
     struct operation *operation = c->first;
-    if (!operation || !operation->queue || operation->staged)
+    if (!operation || !operation->staging || operation->staged)
         return;
     trp_queue *queue = operation->queue;
     uint64_t mark = operation->mark;

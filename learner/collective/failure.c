@@ -20,6 +20,7 @@
 
 #include "core/alloc.h"
 #include "event.h"
+#include "native.h"
 
 static void tell_all(struct trp_collective *c, const struct notice *notice, const char *text)
 {
@@ -41,6 +42,8 @@ static void fail_with(struct trp_collective *c, trp_status status, char *words)
     for (uint32_t peer = 0; peer < c->size; peer++)
         if (peer != c->rank && c->lanes[peer] && c->lanes[peer]->impl->withdraw)
             c->lanes[peer]->impl->withdraw(c->lanes[peer]);
+    if (c->nccl)
+        nccl_group_abort(c->nccl);
     event_set(c->caller_wake);
     event_set(c->helper_wake);
 }
@@ -228,17 +231,14 @@ static uint32_t waited_for(const struct trp_collective *c)
     return direct;
 }
 
-/* Fails because of rank `lost`, as the lowest rank but that one says. Who hears nothing from that
- * one, which may be gone as well, says it by itself. */
-static void TRP_PRINTF(4, 5)
-    give_up(struct trp_collective *c, uint32_t lost, trp_status status, const char *format, ...)
+void collective_give_up(struct trp_collective *c, uint32_t judge, trp_status status,
+                        const char *format, ...)
 {
     char text[NOTICE_TEXT_BYTES_MAX + 1];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    uint32_t judge = lost == 0 ? 1 : 0;
     uint64_t sequence = c->first->transfer.schedule.call.sequence;
     int64_t now = clock_now_ns(&clock_monotonic);
     if (c->rank != judge && c->gave_up != sequence) {
@@ -251,6 +251,12 @@ static void TRP_PRINTF(4, 5)
     }
 }
 
+/* Who says that a rank is lost: the lowest but that one. */
+static uint32_t judge_of(uint32_t lost)
+{
+    return lost == 0 ? 1 : 0;
+}
+
 static void fail_late(struct trp_collective *c)
 {
     char words[CALL_WORDS_BYTES];
@@ -260,11 +266,18 @@ static void fail_late(struct trp_collective *c)
         decide_dispute(c, c->rank, &c->dispute);
     if (c->status != TRP_OK)
         return;
+    if (native_is_last(c)) {
+        collective_give_up(c, 0, TRP_DEADLINE_EXCEEDED,
+                           "NCCL is not done with operation %" PRIu64
+                           ", %s, which all ranks have started, within %" PRId64 " ms",
+                           call->sequence, words, c->timeout_ns / 1000000);
+        return;
+    }
     uint32_t lost = waited_for(c);
-    give_up(c, lost, TRP_DEADLINE_EXCEEDED,
-            "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
-            ", %s, for %" PRId64 " ms",
-            lost, c->size, call->sequence, words, c->timeout_ns / 1000000);
+    collective_give_up(c, judge_of(lost), TRP_DEADLINE_EXCEEDED,
+                       "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
+                       ", %s, for %" PRId64 " ms",
+                       lost, c->size, call->sequence, words, c->timeout_ns / 1000000);
 }
 
 static int64_t worries_after(const struct trp_collective *c)
@@ -285,9 +298,9 @@ static void give_up_broken(struct trp_collective *c, int64_t now)
             collective_fail(c, TRP_UNAVAILABLE, "rank %" PRIu32 " of %" PRIu32 " has left", peer,
                             c->size);
         else if (now > it->broken_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000))
-            give_up(c, peer, TRP_UNAVAILABLE,
-                    "rank %" PRIu32 " of %" PRIu32 " is cut off from rank %" PRIu32, peer, c->size,
-                    c->rank);
+            collective_give_up(c, judge_of(peer), TRP_UNAVAILABLE,
+                               "rank %" PRIu32 " of %" PRIu32 " is cut off from rank %" PRIu32,
+                               peer, c->size, c->rank);
     }
 }
 
@@ -300,7 +313,11 @@ void collective_worry(struct trp_collective *c)
     if (c->status != TRP_OK || since < worries_after(c))
         return;
     bool again = now > c->told_ns + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000);
-    if (again || c->told.call.sequence != c->first->transfer.schedule.call.sequence)
+    if (native_is_last(c) && !c->waiting)
+        return; /* only who waits looks at the device */
+    if (native_is_last(c))
+        again = false; /* there is no rank that is waited for */
+    else if (again || c->told.call.sequence != c->first->transfer.schedule.call.sequence)
         tell_waits(c, now);
     if (since >= c->timeout_ns)
         fail_late(c);

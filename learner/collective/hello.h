@@ -6,6 +6,7 @@
 #include <troupe/collective.h>
 
 #include "limits.h"
+#include "nccl_api.h"
 #include "notice.h"
 #include "schedule.h"
 
@@ -46,8 +47,10 @@ struct hello_profile {
     uint32_t float_bytes, size_bytes, call_bytes, notice_bytes;
     uint64_t fingerprint;
     uint32_t timeout_ms, deterministic;
+    uint32_t nccl, reserved; /* its version, where vectors are a device's; 0: there is none. Ranks
+                                may differ in it */
 };
-_Static_assert(sizeof(struct hello_profile) == 64, "on the wire: change COLLECTIVE_WIRE with it");
+_Static_assert(sizeof(struct hello_profile) == 72, "on the wire: change COLLECTIVE_WIRE with it");
 
 void hello_profile_init(struct hello_profile *profile, const trp_collective_options *options);
 
@@ -55,12 +58,21 @@ void hello_profile_init(struct hello_profile *profile, const trp_collective_opti
 TRP_MUST_USE trp_status hello_compare(uint32_t rank_a, const struct hello_profile *a,
                                       uint32_t rank_b, const struct hello_profile *b);
 
-/* Rank 0's last word, to all. */
+/* Rank 0's word, to all. */
 struct hello_agreement {
-    uint32_t status, reserved;
+    uint32_t status, nccl; /* 0: it is not used; else all have this one */
     struct schedule_table table;
+    struct nccl_id id;
     char words[NOTICE_TEXT_BYTES_MAX + 1];
 };
-_Static_assert(sizeof(struct hello_agreement) == 1056, "on the wire: change COLLECTIVE_WIRE");
+_Static_assert(sizeof(struct hello_agreement) == 1184, "on the wire: change COLLECTIVE_WIRE");
+
+/* How a rank fared with NCCL, to rank 0; then what holds for all, to all. UNAVAILABLE: they do
+ * without. */
+struct hello_report {
+    uint32_t status;
+    char words[508];
+};
+_Static_assert(sizeof(struct hello_report) == 512, "on the wire: change COLLECTIVE_WIRE with it");
 
 #endif

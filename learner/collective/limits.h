@@ -4,7 +4,7 @@
 
 enum {
     /* On the wire, and between builds: changes with everything that ranks say to each other. */
-    COLLECTIVE_WIRE = 2,
+    COLLECTIVE_WIRE = 3,
     /* Each rank has two connections to each other one: 2046 descriptors. */
     COLLECTIVE_RANKS_MAX = 1024,
     COLLECTIVE_GROUP_BYTES_MAX = 63,
@@ -48,6 +48,18 @@ enum {
      * end together when a process does. Then, or at the deadline, as long for the answer of the
      * rank that decides. */
     COLLECTIVE_SILENCE_MS = 500,
+    /* native_connect.c: between two looks at NCCL and at who has met, which takes some 100 ms. */
+    COLLECTIVE_MEET_MS = 1,
+    /* native.c: NCCL hears of a rank's end before its line does, or after. */
+    COLLECTIVE_GRACE_MS = 100,
+    /* drive.c: how often a caller that sleeps looks at a device, which wakes nobody. */
+    COLLECTIVE_DEVICE_LOOK_NS = 50000,
+    /* nccl.c: calls return at once, but the first ones load code and find networks; aborting joins
+     * threads of NCCL's. A process whose call takes longer ends with this status. */
+    COLLECTIVE_CALL_MS = 60000,
+    COLLECTIVE_ABORT_MS = 4000,
+    COLLECTIVE_GUARD_MS = 250, /* how often that is looked at */
+    COLLECTIVE_HUNG_EXIT = 70,
 };
 
 #endif

@@ -353,3 +353,11 @@ trp_status mesh_read(struct mesh *mesh, uint32_t rank, void *bytes, size_t size)
     }
     return TRP_OK;
 }
+
+trp_status mesh_look(struct mesh *mesh, uint32_t rank, int ms, bool *came)
+{
+    struct pollfd fds[2] = {{.fd = mesh->fds[HELLO_LINE][rank], .events = POLLIN}};
+    trp_status status = mesh_sleep(mesh, fds, 1, ms);
+    *came = fds[0].revents != 0;
+    return status;
+}

@@ -31,4 +31,8 @@ TRP_MUST_USE trp_status mesh_write(struct mesh *mesh, uint32_t rank, const void 
                                    size_t size);
 TRP_MUST_USE trp_status mesh_read(struct mesh *mesh, uint32_t rank, void *bytes, size_t size);
 
+/* Whether something came from a rank. Sleeps for at most `ms` otherwise; of this rank nothing ever
+ * comes. */
+TRP_MUST_USE trp_status mesh_look(struct mesh *mesh, uint32_t rank, int ms, bool *came);
+
 #endif

@@ -28,7 +28,8 @@ static uint32_t bits_below(uint32_t n) /* floor(log2 n) */
 static void whole_vector(const struct schedule *schedule, struct schedule_piece *piece)
 {
     piece->low = 0;
-    piece->high = schedule->call.count * call_type_bytes(schedule->call.type);
+    piece->high =
+        schedule->calls_alone ? 0 : schedule->call.count * call_type_bytes(schedule->call.type);
 }
 
 static void range_of(const struct schedule *schedule, uint32_t rank, struct schedule_piece *piece)
@@ -269,6 +270,18 @@ void schedule_init(struct schedule *schedule, const struct group_call *call, uin
         schedule->sends = schedule->receives = size - 1;
         break;
     }
+}
+
+void schedule_init_calls(struct schedule *schedule, const struct group_call *call, uint32_t rank,
+                         uint32_t size)
+{
+    *schedule = (struct schedule){.call = *call,
+                                  .algorithm = SCHEDULE_DOUBLING,
+                                  .rank = rank,
+                                  .size = size,
+                                  .calls_alone = true};
+    if (size > 1)
+        doubling_count(schedule);
 }
 
 struct schedule_piece schedule_send(const struct schedule *schedule, uint32_t index)

@@ -41,6 +41,7 @@ struct schedule {
     enum schedule_algorithm algorithm;
     uint32_t rank, size;
     uint32_t sends, receives; /* pieces */
+    bool calls_alone;         /* no values go with them */
 };
 
 struct schedule_piece {
@@ -59,6 +60,10 @@ void schedule_range(uint64_t count, uint32_t size, uint32_t rank, size_t *low, s
 
 void schedule_init(struct schedule *schedule, const struct group_call *call, uint32_t rank,
                    uint32_t size, const struct schedule_table *table);
+
+/* The calls' way alone: done when all ranks have started it, with the same call. */
+void schedule_init_calls(struct schedule *schedule, const struct group_call *call, uint32_t rank,
+                         uint32_t size);
 
 struct schedule_piece schedule_send(const struct schedule *schedule, uint32_t index);
 struct schedule_piece schedule_receive(const struct schedule *schedule, uint32_t index);

@@ -73,6 +73,7 @@ static trp_status join(struct learners *group, const trp_generation *generation,
                                                          .fingerprint = fingerprint,
                                                          .timeout_ms = group->options.timeout_ms,
                                                          .deterministic = turns_active(),
+                                                         .device = group->options.device,
                                                          .is_over = generation_is_over,
                                                          .context = group,
                                                          .stop = group->options.stop});

@@ -18,7 +18,8 @@ struct learners_options {
     const char *listen; /* where the others reach this member; NULL: this host alone */
     bool insecure;      /* that may be neither loopback nor a unix socket */
     uint32_t timeout_ms;
-    trp_stop *stop; /* may be NULL */
+    trp_device *device; /* of vectors; NULL: the host */
+    trp_stop *stop;     /* may be NULL */
 };
 
 struct learners {

@@ -522,5 +522,7 @@ trp_status synchronous_create(struct mode **out, struct vectors *vectors,
     }
     s->fingerprint = fingerprint_of(s);
     TRP_TRY(trp_device_alloc(vectors->device, HEAD_NUMBERS * sizeof(float), (void **)&s->numbers));
-    return learners_create(&s->group, &options->group);
+    struct learners_options group = options->group;
+    group.device = vectors->device;
+    return learners_create(&s->group, &group);
 }

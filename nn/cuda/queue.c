@@ -159,20 +159,25 @@ static void deliver(struct cuda_queue *q, uint64_t mark)
     q->delivery_count = left;
 }
 
-static trp_status wait_for_mark(struct cuda_queue *q, uint64_t mark)
+static trp_status wait_within(struct cuda_queue *q, uint64_t mark, int64_t timeout_ms)
 {
     if (mark < q->waited)
         mark = q->waited; /* is done, too, and still has its event */
     if (mark == 0)
         return TRP_OK;
     const struct queue_mark *slot = &q->marks[mark % QUEUE_MARKS_MAX];
-    TRP_TRY(q->machine->impl->event_wait(q->machine, slot->event, QUEUE_SYNC_MS));
+    TRP_TRY(q->machine->impl->event_wait(q->machine, slot->event, timeout_ms));
     if (mark <= q->waited)
         return TRP_OK;
     q->waited = mark;
     q->freed = slot->staged;
     deliver(q, mark);
     return TRP_OK;
+}
+
+static trp_status wait_for_mark(struct cuda_queue *q, uint64_t mark)
+{
+    return wait_within(q, mark, QUEUE_SYNC_MS);
 }
 
 /* Failures are told to who asks next: they stay. */
@@ -196,6 +201,13 @@ static uint64_t queue_mark(trp_queue *queue)
     slot->staged = q->staged;
     q->machine->impl->event_record(q->machine, q->stream, slot->event);
     return mark;
+}
+
+static bool queue_done(trp_queue *queue, uint64_t mark)
+{
+    struct cuda_queue *q = cuda_queue(queue);
+    assert(mark <= q->marked);
+    return wait_within(q, mark, 0) != TRP_DEADLINE_EXCEEDED;
 }
 
 static trp_status queue_sync(trp_queue *queue, uint64_t mark)
@@ -367,6 +379,7 @@ static const struct queue_impl cuda_queue_impl = {
     .wait = queue_wait,
     .native = queue_native,
     .mark = queue_mark,
+    .done = queue_done,
     .sync = queue_sync,
 };
 

@@ -1,5 +1,6 @@
 /* Learners together on devices that work late (tests/nn/late_device.h): the bits are those of
- * hosts, also where a group has some of each. */
+ * hosts, by an NCCL of tests (collective/fake_nccl.h), and through the host where a group has some
+ * of each. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -10,9 +11,15 @@
 
 #include <cmocka.h>
 
+#include <dlfcn.h>
+
 #include "tests/nn/late_device.h"
 
+#include "core/nvidia.h"
+#include "tests/learner/collective/fake_nccl.h"
 #include "tests/learner/group_fixture.h"
+
+static struct fake_nccl *fake;
 
 static void check_on_devices(struct plan plan, uint32_t late_count)
 {
@@ -44,7 +51,10 @@ static void the_bits_are_those_of_hosts(void **state)
         for (int sharded = 0; sharded < 2; sharded++) {
             struct plan own = plan;
             own.mode = sharded ? "sharded" : NULL;
+            fake->calls = 0;
+            fake->polls = sharded;
             check_on_devices(own, late);
+            assert_int_equal(fake->calls > 0, late == 2);
         }
 }
 
@@ -60,6 +70,8 @@ static void what_breaks_leaves_no_trace(void **state)
                                        .constant = true,
                                        .breaks = {.member = 1, .step = 4, .place = place}},
                          2);
+    assert_int_equal(fake->misuses, 0);
+    assert_int_equal(fake->live, 0);
 }
 
 int main(void)
@@ -68,5 +80,10 @@ int main(void)
         cmocka_unit_test(the_bits_are_those_of_hosts),
         cmocka_unit_test(what_breaks_leaves_no_trace),
     };
+    void *library = dlopen(FAKE_NCCL "/lib/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    fake = library ? dlsym(library, "fake_nccl") : NULL;
+    if (!fake)
+        return 1;
+    nvidia_look_under(FAKE_NCCL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,15 +8,25 @@
 #define TRP_TESTS_LATE_DEVICE_H
 
 #include <inttypes.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "nn/device.h"
+#include "native_stream.h"
 #include "nn_tools.h"
 
 enum { LATE_QUEUES = 4, LATE_ALLOCATIONS = 256, LATE_OPS = 4096, LATE_RANGES = 48 };
 
-enum late_kind { LATE_COPY, LATE_ZERO, LATE_KERNEL, LATE_FORWARD, LATE_BACKWARD, LATE_NOISE };
+enum late_kind {
+    LATE_COPY,
+    LATE_ZERO,
+    LATE_KERNEL,
+    LATE_FORWARD,
+    LATE_BACKWARD,
+    LATE_NOISE,
+    LATE_CALL
+};
 
 struct late_range {
     const char *at;
@@ -26,6 +36,8 @@ struct late_range {
 
 struct late_op {
     enum late_kind kind;
+    bool (*step)(void *argument); /* LATE_CALL */
+    void (*end)(void *argument);
     uint32_t queue;
     uint64_t number;             /* in its queue, from 1 on */
     uint64_t after[LATE_QUEUES]; /* everything up to these came before it */
@@ -44,6 +56,7 @@ struct late_queue {
     uint32_t index;
     uint64_t put, done;          /* operations */
     uint64_t after[LATE_QUEUES]; /* what the next one comes after */
+    struct native_stream native;
 };
 
 struct late_device {
@@ -136,10 +149,24 @@ static inline void late_protect(struct late_device *late, const struct late_op *
 
 /* ---- doing --------------------------------------------------------------------------------- */
 
-static inline void late_do(struct late_device *late, struct late_op *op)
+static inline void late_end(struct late_op *op)
 {
+    if (op->kind == LATE_CALL)
+        op->end(op->arguments);
+    else
+        free(op->arguments);
+    free(op);
+}
+
+/* False: it is not done yet, as it waits for somebody else. */
+static inline bool late_do(struct late_device *late, struct late_op *op)
+{
+    bool ends = true;
     late_protect(late, op, true);
     switch (op->kind) {
+    case LATE_CALL:
+        ends = op->step(op->arguments);
+        break;
     case LATE_COPY:
         memcpy((void *)(uintptr_t)op->ranges[0].at, op->ranges[1].at, op->ranges[0].bytes);
         break;
@@ -160,10 +187,13 @@ static inline void late_do(struct late_device *late, struct late_op *op)
         break;
     }
     late_protect(late, op, false);
+    if (!ends)
+        return false;
     op->done = true;
     late->queues[op->queue].done = op->number;
     late->total++;
     late->lost = late->lost || late->total == late->lost_at;
+    return true;
 }
 
 static inline struct late_op *late_next(struct late_device *late, uint32_t queue)
@@ -182,8 +212,9 @@ static inline bool late_may(const struct late_device *late, const struct late_op
     return true;
 }
 
-/* Does what queue `queue` has up to `mark`, and now and then something that nobody waits for. */
-static inline void late_reach(struct late_device *late, uint32_t queue, uint64_t mark)
+/* Does what queue `queue` has up to `mark`, and now and then something that nobody waits for.
+ * False: it could not without waiting, and does not. */
+static inline bool late_reach(struct late_device *late, uint32_t queue, uint64_t mark, bool waits)
 {
     while (late->queues[queue].done < mark && !late->lost) {
         struct late_op *op = late_next(late, queue);
@@ -193,8 +224,13 @@ static inline void late_reach(struct late_device *late, uint32_t queue, uint64_t
                 late_next(late, (uint32_t)trp_rng_below(&late->rng, LATE_QUEUES));
             op = other ? other : op;
         }
-        late_do(late, op);
+        if (late_do(late, op))
+            continue;
+        if (!waits)
+            return false;
+        sched_yield();
     }
+    return true;
 }
 
 static inline void late_forget(struct late_device *late)
@@ -206,8 +242,7 @@ static inline void late_forget(struct late_device *late)
             late->ops[kept++] = op;
             continue;
         }
-        free(op->arguments);
-        free(op);
+        late_end(op);
     }
     late->op_count = kept;
 }
@@ -263,8 +298,7 @@ static inline void late_put(trp_queue *base, struct late_op *op)
     if (trp_rng_below(&late->rng, 4) == 0 && !late->lost) {
         struct late_op *any = late_next(late, (uint32_t)trp_rng_below(&late->rng, LATE_QUEUES));
         if (any && late_may(late, any)) {
-            late->early++;
-            late_do(late, any);
+            late->early += late_do(late, any);
         }
     }
 }
@@ -317,13 +351,41 @@ static inline uint64_t late_mark(trp_queue *queue)
     return ((struct late_queue *)queue)->put;
 }
 
+static inline bool late_is_done(trp_queue *base, uint64_t mark)
+{
+    struct late_queue *queue = (struct late_queue *)base;
+    struct late_device *late = (struct late_device *)base->device;
+    return late_reach(late, queue->index, mark, false) || late->lost;
+}
+
+static inline void late_call(struct native_stream *stream, void *at, size_t bytes,
+                             bool (*step)(void *argument), void (*end)(void *argument),
+                             void *argument)
+{
+    struct late_queue *queue =
+        (struct late_queue *)((char *)stream - offsetof(struct late_queue, native));
+    struct late_op *op = late_op(LATE_CALL);
+    op->step = step;
+    op->end = end;
+    op->arguments = argument;
+    late_touch(op, at, bytes, true);
+    late_put(&queue->base, op);
+}
+
+static inline void *late_native(trp_queue *base)
+{
+    struct late_queue *queue = (struct late_queue *)base;
+    queue->native.put = late_call;
+    return &queue->native;
+}
+
 static inline trp_status late_sync(trp_queue *base, uint64_t mark)
 {
     struct late_queue *queue = (struct late_queue *)base;
     struct late_device *late = (struct late_device *)base->device;
     late->syncs++;
     assert_true(mark <= queue->put);
-    late_reach(late, queue->index, mark);
+    late_reach(late, queue->index, mark, true);
     if (late->lost)
         return trp_fail(TRP_UNAVAILABLE, "device late is lost");
     late->host[queue->index] = mark > late->host[queue->index] ? mark : late->host[queue->index];
@@ -351,7 +413,9 @@ static const struct queue_impl late_queue_impl = {.destroy = late_queue_destroy,
                                                   .zero = late_zero,
                                                   .run = late_run,
                                                   .wait = late_wait,
+                                                  .native = late_native,
                                                   .mark = late_mark,
+                                                  .done = late_is_done,
                                                   .sync = late_sync};
 
 static inline trp_status late_queue_create(trp_device *base, trp_queue **out)
@@ -500,8 +564,7 @@ static inline struct late_device *late_create(uint64_t seed)
 static inline void late_destroy(struct late_device *late)
 {
     for (size_t i = 0; i < late->op_count; i++) {
-        free(late->ops[i]->arguments);
-        free(late->ops[i]);
+        late_end(late->ops[i]);
     }
     for (size_t i = 0; i < LATE_ALLOCATIONS; i++)
         assert_null(late->allocations[i].memory);

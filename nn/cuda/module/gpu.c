@@ -248,7 +248,7 @@ static void gpu_stream_destroy(struct machine *machine, struct machine_stream *s
 
 static void *gpu_stream_native(struct machine *machine, struct machine_stream *stream)
 {
-    (void)machine;
+    (void)gpu_enter(machine); /* whoever uses it does so from this thread */
     return stream->lane.stream;
 }
 

@@ -1,0 +1,50 @@
+/* NCCL as what carries vectors of GPUs within one generation of a group (collective.h). Its
+ * communicator does not block: each call may say that it goes on, and until it does not the
+ * communicator is left alone. No two threads call at one time: they hold the collective's mutex.
+ * NCCL knows no time-outs, no ranks that are gone but behind sockets, and no calls that differ:
+ * for all that the ranks' lines and lanes are there (native.c).
+ *
+ * A call that does not return holds up the whole process, which then ends (limits.h). */
+#ifndef TRP_LEARNER_NCCL_H
+#define TRP_LEARNER_NCCL_H
+
+#include <troupe/collective.h>
+
+#include "call.h"
+#include "nccl_api.h"
+
+struct nccl_group;
+
+enum nccl_state { NCCL_WORKS, NCCL_READY, NCCL_FAILED };
+
+/* Begins to join; nccl_group_meet() goes on. `api` is copied. */
+TRP_MUST_USE trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api,
+                                          trp_device *device, const struct nccl_id *id,
+                                          uint32_t rank, uint32_t size);
+
+/* Once NCCL_READY, all ranks have met in an allreduce. Never waits. */
+enum nccl_state nccl_group_meet(struct nccl_group *group);
+
+/* Whether the last call has put all on its stream. FAILED stays. Never waits. */
+enum nccl_state nccl_group_look(struct nccl_group *group);
+
+/* Whether such an operation is one of NCCL's. The largest of floats is none: NCCL's drops NaNs. */
+bool nccl_group_takes(const struct group_call *call);
+
+/* Begins to put it on the queue, of the group's device; READY before. */
+enum nccl_state nccl_group_call(struct nccl_group *group, trp_queue *queue, void *values,
+                                const struct group_call *call);
+
+/* What failed, in words; it stays. */
+const char *nccl_group_words(const struct nccl_group *group);
+bool nccl_group_lost_a_rank(const struct nccl_group *group); /* NCCL says so */
+
+trp_device *nccl_group_device(const struct nccl_group *group);
+
+/* Whatever is on its way ends; the group is of no use any more. */
+void nccl_group_abort(struct nccl_group *group);
+
+/* NULL is fine. What is on its way is aborted. */
+void nccl_group_destroy(struct nccl_group *group);
+
+#endif

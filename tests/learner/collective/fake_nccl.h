@@ -1,0 +1,21 @@
+/* What tests want of the NCCL of tests, and what it saw: fake_nccl, a symbol of the library. */
+#ifndef TRP_TESTS_FAKE_NCCL_H
+#define TRP_TESTS_FAKE_NCCL_H
+
+#include <stdatomic.h>
+
+struct fake_nccl {
+    atomic_int polls;        /* so often a call, or joining, is said to be in progress */
+    atomic_int never_joins;  /* this rank, counted from 1 */
+    atomic_int refuses;      /* joining, likewise: with unhandled cuda error */
+    atomic_int hangs_at;     /* the collective of that number of each communicator, from 1 on */
+    atomic_int remote_error; /* on this rank, from 1 on, instead of hanging */
+    atomic_int abort_hangs;
+    /* Seen: */
+    atomic_int calls; /* collectives that were put on a stream */
+    atomic_int grouped;
+    atomic_int misuses; /* of a communicator in progress, by two threads at once, out of place */
+    atomic_int aborts, destroys, live;
+};
+
+#endif

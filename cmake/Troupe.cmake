@@ -161,6 +161,10 @@ endfunction()
 function(troupe_test_nccl test)
     target_compile_definitions(test_${test} PRIVATE FAKE_NCCL="${CMAKE_BINARY_DIR}/fake_nccl")
     add_dependencies(test_${test} fake_nccl fake_nccl_old fake_nccl_lacking)
+    if(CUDA_INCLUDE AND EXISTS ${CUDA_INCLUDE}/nccl.h)
+        target_sources(test_${test} PRIVATE tests/learner/collective/nccl_layout.c)
+        target_include_directories(test_${test} SYSTEM PRIVATE ${CUDA_INCLUDE})
+    endif()
 endfunction()
 
 # troupe_test_cuda(test): test_<test> is there with libtroupe_cuda.so, of which CUDA_MODULE is the path.

@@ -286,7 +286,7 @@ function(troupe_shared_library)
     install(TARGETS troupe EXPORT troupe)
     install(DIRECTORY include/troupe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
     install(FILES LICENSE THIRD_PARTY_NOTICES DESTINATION ${CMAKE_INSTALL_DOCDIR})
-    install(FILES rpc/proto/params.proto rpc/proto/replay.proto rpc/proto/reverb.proto
+    install(FILES rpc/proto/params.proto rpc/proto/parameter_server.proto rpc/proto/replay.proto rpc/proto/reverb.proto
         DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe/proto)
     install(EXPORT troupe NAMESPACE troupe:: FILE troupe-targets.cmake
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)

@@ -249,26 +249,48 @@ static bool can_restart(const struct run_node *node)
     return options->on_failure == TRP_ON_FAILURE_CONTINUE && node->restarts < options->restarts;
 }
 
-/* Starts it again; false: that is not possible. */
-static bool restart_member(struct run *run, struct run_gang *gang, struct run_node *node)
+/* False: that is not possible. */
+static bool start_again(struct run *run, struct run_node *node)
 {
     node->restarts++;
     node->said_hello = node->killed = false;
     free(node->address);
     node->address = NULL;
-    gang->told[node->index] = 0;
-    gang->dismissed[node->index] = false;
     links_forget(run, node);
     if (run->target->restart(run, node) == TRP_OK)
         return true;
     output_print(run->output, STDERR_FILENO, "%s: %s is not started again: %s", run->program->name,
                  node->name, trp_last_error());
-    trp_gang_left(gang->gang, node->index, trp_last_error());
     return false;
+}
+
+static void restart_member(struct run *run, struct run_gang *gang, struct run_node *node)
+{
+    gang->told[node->index] = 0;
+    gang->dismissed[node->index] = false;
+    if (!start_again(run, node))
+        trp_gang_left(gang->gang, node->index, trp_last_error());
+}
+
+/* Learners try to reach it until it is back: what it answered it has kept. Threads of a process end
+ * together. */
+static bool restart_server(struct run *run, struct run_node *node)
+{
+    if (run->phase != RUNNING || run->options->mode == LAUNCH_THREADS ||
+        node->restarts >= node->group->options.server.restarts)
+        return false;
+    output_print(run->output, STDERR_FILENO,
+                 "%s: %s failed: %s: it is started again; log: %s/logs/%s-%u.log",
+                 run->program->name, node->name, node->failure, run->dir.shown_path,
+                 node->group->name, node->index);
+    run_node_excuse(node);
+    return start_again(run, node);
 }
 
 bool gangs_go_on(struct run *run, struct run_node *node)
 {
+    if (node->group->kind == NODE_SERVER)
+        return restart_server(run, node);
     struct run_gang *gang = gang_of(run, node->group);
     if (!gang || run->phase != RUNNING)
         return false;
@@ -333,6 +355,10 @@ trp_status gangs_check(const struct run *run)
                             "learner '%s': %u learners learn together, in a deterministic run a "
                             "learner learns alone: set %s.count=1",
                             group->name, group->count, group->name);
+        if (run->options->deterministic && group->kind == NODE_SERVER)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "server '%s': a deterministic run has none: learners wait at it",
+                            group->name);
         if (run->options->deterministic && group->kind == NODE_CACHE)
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "cache '%s': a deterministic run has none: it asks by the clock",

@@ -15,7 +15,7 @@
 #include "core/limits.h"
 #include "limits.h"
 
-static const char *const kind_words[] = {"replay", "learner",   "cache",
+static const char *const kind_words[] = {"replay", "server",    "learner", "cache",
                                          "actor",  "evaluator", "node"};
 
 const char *node_kind_word(enum node_kind kind)
@@ -218,6 +218,8 @@ bool group_serves(const struct node_group *group, const char *service)
 {
     if (group->kind == NODE_REPLAY)
         return strcmp(service, REPLAY_SERVICE) == 0;
+    if (group->kind == NODE_SERVER)
+        return strcmp(service, SERVER_SERVICE) == 0;
     if (group->kind == NODE_LEARNER || group->kind == NODE_CACHE)
         return strcmp(service, PARAMS_SERVICE) == 0;
     for (size_t i = 0; group->kind == NODE_OWN && i < group->options.own.serve_count; i++)
@@ -279,6 +281,19 @@ trp_node trp_add_replay(trp_program *program, const char *name, const trp_replay
     return node_of(program, group);
 }
 
+trp_node trp_add_parameter_server(trp_program *program, const char *name, uint32_t count,
+                                  const trp_parameter_server_options *options)
+{
+    struct node_group *group = add_group(program, NODE_SERVER, name, count);
+    if (!group)
+        return (trp_node){0};
+    static const trp_parameter_server_options none;
+    trp_options_resolve(group->table, options ? options : &none, &group->options.server);
+    if (count == 0)
+        graph_wrong(program, "server '%s': a group of 0 nodes", name);
+    return node_of(program, group);
+}
+
 trp_node trp_add_learner(trp_program *program, const char *name, const trp_learner_options *options)
 {
     static const trp_learner_options none;
@@ -292,6 +307,9 @@ trp_node trp_add_learner(trp_program *program, const char *name, const trp_learn
     set_agent(program, group, from->agent);
     if (from->replay.id != 0 || (!from->dataset && from->envs == 0))
         add_edge(program, group, "replay", from->replay, REPLAY_SERVICE);
+    group->options.learner.server = from->server;
+    if (from->server.id != 0)
+        add_edge(program, group, "server", from->server, SERVER_SERVICE);
     return node_of(program, group);
 }
 
@@ -436,6 +454,7 @@ static const char *own_env(const struct node_group *group)
         return group->options.replay.env;
     case NODE_LEARNER:
         return group->options.learner.env;
+    case NODE_SERVER:
     case NODE_CACHE:
     case NODE_OWN:
         return NULL;
@@ -500,6 +519,18 @@ static trp_status check_strength(const struct node_group *group)
                     group->name, options->min_learners, options->count);
 }
 
+static trp_status check_server(const struct node_group *group)
+{
+    const trp_learner_options *options = &group->options.learner;
+    bool has = options->server.id != 0;
+    if (has == (options->mode == TRP_LEARNERS_SERVER))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    has ? "learner '%s': .server is set, which the mode server alone reads"
+                        : "learner '%s': the mode is server, and .server is not set",
+                    group->name);
+}
+
 static trp_status check_group(const struct node_group *group)
 {
     const char *word = kind_words[group->kind];
@@ -513,6 +544,7 @@ static trp_status check_group(const struct node_group *group)
         TRP_TRY(check_learner_device(group));
         TRP_TRY(check_strength(group));
         TRP_TRY(check_compression(group));
+        TRP_TRY(check_server(group));
     }
     if (group->kind == NODE_REPLAY && group->count > 1 && group->options.replay.address)
         return trp_fail(TRP_INVALID_ARGUMENT,

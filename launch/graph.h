@@ -8,9 +8,18 @@
 
 /* What the edges of the built-in nodes are for. */
 #define PARAMS_SERVICE "troupe.Params"
+#define SERVER_SERVICE "troupe.ParameterServer"
 #define REPLAY_SERVICE "deepmind.reverb.ReverbService"
 
-enum node_kind { NODE_REPLAY, NODE_LEARNER, NODE_CACHE, NODE_ACTOR, NODE_EVALUATOR, NODE_OWN };
+enum node_kind {
+    NODE_REPLAY,
+    NODE_SERVER,
+    NODE_LEARNER,
+    NODE_CACHE,
+    NODE_ACTOR,
+    NODE_EVALUATOR,
+    NODE_OWN
+};
 
 struct node_group {
     uint32_t id; /* of its trp_node */
@@ -28,6 +37,7 @@ struct node_group {
         *table; /* of `options`, or of the struct at options.own.arg; NULL: none */
     union {
         trp_replay_options replay; /* pointers in here are to copies that the group owns */
+        trp_parameter_server_options server;
         trp_learner_options learner;
         trp_params_cache_options cache;
         trp_actor_options actor;

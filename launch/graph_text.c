@@ -86,6 +86,8 @@ static const char *edge_label(const struct node_group *user, const struct node_g
         return "insert";
     if (replay && user->kind == NODE_LEARNER)
         return "sample, update priorities";
+    if (group_serves(used, SERVER_SERVICE))
+        return "push gradients, pull parameters";
     return group_serves(used, PARAMS_SERVICE) ? "pull parameters" : "call";
 }
 
@@ -104,8 +106,8 @@ static void print_quoted(const char *text, FILE *out)
 
 void program_print_dot(const trp_program *program, FILE *out)
 {
-    static const char *const shapes[] = {"cylinder", "box",     "component",
-                                         "ellipse",  "ellipse", "hexagon"};
+    static const char *const shapes[] = {"cylinder", "cylinder", "box",    "component",
+                                         "ellipse",  "ellipse",  "hexagon"};
     fputs("digraph ", out);
     print_quoted(program->name, out);
     fputs(" {\n    rankdir=LR;\n", out);

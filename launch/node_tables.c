@@ -40,7 +40,35 @@ static const trp_option replay_rows[] = {
         .help = "clients on this host are served like those elsewhere"),
 };
 
-static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", "local_sgd", NULL};
+static const char *const server_rules[] = {"sync", "async", "ssp", "softsync", "dynsgd", NULL};
+static const char *const server_durabilities[] = {"log", "checkpoints", NULL};
+
+static const trp_option server_rows[] = {
+    ROW(trp_parameter_server_options, rule, .choices = server_rules,
+        .help = "when a push takes effect, and which learner waits for which"),
+    ROW(trp_parameter_server_options, slack, .max = 1000000, .unit = "clocks", .needs = "rule=ssp",
+        .help = "that a learner may be ahead of the slowest; 0: in step"),
+    ROW(trp_parameter_server_options, softness, .fallback = "1", .min = 1, .max = LEARNERS_MAX,
+        .needs = "rule=softsync", .help = "n: a step is of the learners / n gradients"),
+    ROW(trp_parameter_server_options, max_staleness, .max = 1000, .unit = "versions",
+        .needs = "rule=async|softsync|dynsgd",
+        .help = "older gradients are dropped; 0: none is, with dynsgd those beyond 15"),
+    ROW(trp_parameter_server_options, push_every, .fallback = "1", .min = 1, .max = 1000000,
+        .unit = "learner steps", .needs = "rule=async", .help = "whose gradients are one push"),
+    ROW(trp_parameter_server_options, fetch_every, .fallback = "1", .min = 1, .max = 1000000,
+        .unit = "learner steps", .needs = "rule=async", .help = "between two pulls"),
+    ROW(trp_parameter_server_options, idle_hosts, .max = LEARNERS_MAX, .unit = "hosts",
+        .help = "without a learner, which the last servers are on; 0: all have equal parts"),
+    ROW(trp_parameter_server_options, durability, .choices = server_durabilities,
+        .help = "what answered pushes survive a server's death by: a log, or not at all"),
+    ROW(trp_parameter_server_options, restarts, .max = 1000000,
+        .help = "of a server whose process died; 0: the program fails"),
+    ROW(trp_parameter_server_options, no_share,
+        .help = "learners on its host push and pull like those elsewhere"),
+};
+
+static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild",
+                                            "local_sgd",   "server",  NULL};
 static const char *const compressions[] = {"none",    "bf16",     "f16",  "top-k",
                                            "one-bit", "powersgd", "qsgd", NULL};
 static const char *const failure_policies[] = {"stop", "continue", NULL};
@@ -156,6 +184,7 @@ static const trp_option evaluator_rows[] = {
 
 static const trp_option_table tables[] = {
     TRP_OPTION_TABLE("replay", replay_rows, trp_replay_options),
+    TRP_OPTION_TABLE("server", server_rows, trp_parameter_server_options),
     TRP_OPTION_TABLE("learner", learner_rows, trp_learner_options),
     TRP_OPTION_TABLE("cache", cache_rows, trp_params_cache_options),
     TRP_OPTION_TABLE("actor", actor_rows, trp_actor_options),

@@ -129,6 +129,66 @@ static trp_status replay_run(trp_context *context)
     return status;
 }
 
+/* ---- parameter server -------------------------------------------------------------------- */
+
+/* Learners that may wait at it: each blocks a handler. */
+static uint32_t count_learners(const trp_context *context)
+{
+    const trp_program *program = context->host->options.program;
+    uint32_t count = 0;
+    for (size_t i = 0; i < program->group_count; i++)
+        if (group_uses(program->groups[i], context->group))
+            count += program->groups[i]->count;
+    return count;
+}
+
+static void poll_server(struct metrics *metrics, void *polled)
+{
+    trp_parameter_server_counters counters = trp_parameter_server_read(polled);
+    metrics_set(metrics, "pushes", (double)counters.pushes);
+    metrics_set(metrics, "server_steps", (double)counters.versions);
+    metrics_set(metrics, "dropped_pushes", (double)counters.dropped);
+    metrics_set(metrics, "clocks_behind", (double)counters.most_behind);
+}
+
+static void print_bound(const trp_context *context, trp_parameter_server *server)
+{
+    const trp_parameter_server_options *options = &context->group->options.server;
+    trp_parameter_server_counters counters = trp_parameter_server_read(server);
+    printf("%" PRIu64 " pushes; no learner read more than %" PRIu64 " clocks ahead of the slowest",
+           counters.pushes, counters.most_behind);
+    if (options->rule == TRP_SERVER_SSP)
+        printf(", its slack is %" PRIu32, options->slack);
+    printf("\n");
+    fflush(stdout);
+}
+
+static trp_status server_run(trp_context *context)
+{
+    static const char *const blocking[] = {"Pull", NULL};
+    const trp_parameter_server_options *options = &context->group->options.server;
+    char *own = node_dir(context), *dir = shard_dir(context, own);
+    trp_parameter_server *server;
+    trp_status status =
+        trp_parameter_server_create(&server, trp_context_name(context), options, dir);
+    free(dir);
+    free(own);
+    TRP_TRY(status);
+    status = trp_context_serve(
+        context, trp_parameter_server_service(server),
+        &(trp_serve_options){.blocking = blocking, .threads = count_learners(context) + 2});
+    context_set_poll(context, poll_server, server);
+    if (status == TRP_OK)
+        trp_stop_wait(trp_context_stop(context), -1);
+    context_set_poll(context, NULL, NULL);
+    if (status == TRP_OK)
+        status = trp_parameter_server_save(server);
+    print_bound(context, server);
+    if (trp_context_withdraw(context))
+        trp_parameter_server_destroy(server);
+    return status;
+}
+
 /* ---- learner ----------------------------------------------------------------------------- */
 
 /* How many groups of learners were added before this one. */
@@ -156,6 +216,27 @@ static trp_status dial_shards(trp_context *context, trp_channel ***channels, siz
     return TRP_OK;
 }
 
+/* The parameter servers of this learner; without some, count is 0. Their list is for free(). */
+static trp_status dial_servers(trp_context *context, trp_learner_servers *servers,
+                               ProtobufCService ***services)
+{
+    const trp_learner_options *options = &context->group->options.learner;
+    const struct node_group *group = program_group(context->host->options.program, options->server);
+    *servers = (trp_learner_servers){.worker = context->index,
+                                     .workers = context->group->count,
+                                     .goes_on = options->on_failure == TRP_ON_FAILURE_CONTINUE};
+    *services = xcalloc(group ? group->count : 1, sizeof **services);
+    if (!group)
+        return TRP_OK;
+    servers->name = group->name;
+    servers->services = *services;
+    servers->options = group->options.server;
+    for (; servers->count < group->count; servers->count++)
+        TRP_TRY(trp_dial(context, options->server, (uint32_t)servers->count,
+                         trp_parameter_server_descriptor(), &(*services)[servers->count]));
+    return TRP_OK;
+}
+
 static char *ring_address(const trp_context *context)
 {
     char *path =
@@ -166,12 +247,14 @@ static char *ring_address(const trp_context *context)
 }
 
 /* With whom this learner learns. `ring` is where the others reach it. */
-static trp_learner_group_options learner_group(const trp_context *context, const char *ring)
+static trp_learner_group_options learner_group(const trp_context *context, const char *ring,
+                                               const trp_learner_servers *servers)
 {
     static const char *const modes[] = {[TRP_LEARNERS_SYNCHRONOUS] = "synchronous",
                                         [TRP_LEARNERS_SHARDED] = "sharded",
                                         [TRP_LEARNERS_HOGWILD] = "hogwild",
-                                        [TRP_LEARNERS_LOCAL_SGD] = "local_sgd"};
+                                        [TRP_LEARNERS_LOCAL_SGD] = "local_sgd",
+                                        [TRP_LEARNERS_SERVER] = "server"};
     static const char *const compressions[] = {
         [TRP_COMPRESSION_NONE] = "none",       [TRP_COMPRESSION_BF16] = "bf16",
         [TRP_COMPRESSION_F16] = "f16",         [TRP_COMPRESSION_TOP_K] = "top-k",
@@ -195,6 +278,7 @@ static trp_learner_group_options learner_group(const trp_context *context, const
                         .keep_momentum = options->compression_keep_momentum,
                         .rank = options->compression_rank,
                         .bits = options->compression_bits},
+        .servers = servers,
     };
 }
 
@@ -205,7 +289,11 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
     trp_channel **replays;
     size_t replay_count;
     trp_device *device = NULL;
+    trp_learner_servers servers;
+    ProtobufCService **services = NULL;
     trp_status status = dial_shards(context, &replays, &replay_count);
+    if (status == TRP_OK)
+        status = dial_servers(context, &servers, &services);
     if (status == TRP_OK)
         status = trp_device_find(&device, options->device);
     char *dir = node_dir(context), *ring = ring_address(context);
@@ -232,10 +320,11 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
                  .resume = trp_context_resume(context),
                  .max_steps = options->max_steps,
                  .no_share = options->no_share,
-                 .group = learner_group(context, ring)},
+                 .group = learner_group(context, ring, &servers)},
     };
     if (status == TRP_OK)
         status = trp_agent_learner_create(learner, &group->agent, &learner_options);
+    free(services);
     free(ring);
     free(dir);
     free(replays);
@@ -354,6 +443,8 @@ trp_status node_run(trp_context *context)
     switch (group->kind) {
     case NODE_REPLAY:
         return replay_run(context);
+    case NODE_SERVER:
+        return server_run(context);
     case NODE_LEARNER:
         return learner_run(context);
     case NODE_ACTOR:

@@ -210,8 +210,8 @@ void gangs_over(struct run *run, const struct run_node *node, uint64_t number);
 /* Tells members of new generations, ends those that hang. */
 void gangs_tick(struct run *run);
 
-/* A node has failed. True: it is a learner, the others of its group go on, it may have been started
- * again, and the run has not failed. */
+/* A node has failed. True: it is a learner, the others of its group go on, and it may have been
+ * started again; or a server that was; and the run has not failed. */
 bool gangs_go_on(struct run *run, struct run_node *node);
 
 /* Whether what a node reports counts in totals: of a group that learns together each tells of the

@@ -297,6 +297,7 @@ static trp_status prepare(trp_learner *learner)
                                    .count = group->count,
                                    .local_steps = group->local_steps,
                                    .outer_momentum = group->outer_momentum,
+                                   .servers = group->servers,
                                    .bucket_bytes = group->bucket_bytes ? group->bucket_bytes
                                                                        : LEARNER_BUCKET_BYTES};
     TRP_TRY(read_compression(&group->compression, &options.compress));

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <troupe/metric.h>
+#include <troupe/parameter_server.h>
 #include <troupe/rendezvous.h>
 #include <troupe/rpc.h>
 #include <troupe/source.h>
@@ -48,14 +49,18 @@ typedef struct {
  * one vector and one state of its optimizer, RMSProp's, Adam's or none of SGD's, in memory that
  * they share. Each computes on a copy and steps what all have with a gradient of its own, number by
  * number. Steps and versions are counted together, those that updaters see are their learner's.
- * Where one is lost the others go on. Of what follows it reads rendezvous and name. */
+ * Where one is lost the others go on. Of what follows it reads rendezvous and name.
+ *
+ * In the mode "server" the parameters are parameter servers' (parameter_server.h): each learner
+ * pushes its gradients to them and pulls what became of them. Steps are those of all together. */
 typedef struct {
     trp_rendezvous *rendezvous; /* where the members meet; borrowed; NULL: this one is alone */
     const char *name;           /* of the group, in messages; copied; NULL: "learner" */
     const char *mode;           /* "synchronous" (NULL): all have the optimizer's state; "sharded":
                                    each has a part of it and steps a part of the vectors
                                    (ZeRO-1): to the bit the same steps with less memory. After a
-                                   loss all go back to the newest checkpoint; "hogwild": above;
+                                   loss all go back to the newest checkpoint; "hogwild",
+                                   "server": above;
                                    "local_sgd": each steps by itself, and after local_steps all
                                    go on from the mean of their vectors (Stich 2019), with
                                    outer_momentum SlowMo's (Wang et al. 2020) */
@@ -68,6 +73,8 @@ typedef struct {
     size_t bucket_bytes;        /* gradients are combined in pieces of so many; 0: 1 MiB */
     uint32_t timeout_ms;        /* of one operation of the group; 0: 30 s */
     trp_compression_options compression; /* refused but in the mode "synchronous" */
+    const trp_learner_servers
+        *servers; /* of the mode "server"; copied; its services are borrowed */
 } trp_learner_group_options;
 
 typedef struct {

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <protobuf-c/protobuf-c.h>
+
 #include <troupe/status.h>
 
 TRP_BEGIN_DECLS
@@ -27,6 +29,77 @@ typedef enum {
                             d-th to come weighs 1 / d and takes as much from those before (dynamic
                             learning rates, Jiang et al. 2017). Only for plain SGD */
 } trp_server_rule;
+
+/* What a push that was answered survives. */
+typedef enum {
+    TRP_SERVER_KEEPS_LOG,         /* the death of the server: it is appended to a log first, and a
+                                     server that is started again has the bits that it had */
+    TRP_SERVER_KEEPS_CHECKPOINTS, /* nothing: a server that is started again has the last of its
+                                     checkpoints, which it writes every 1000 pushes, and goes on
+                                     with versions that were never used */
+} trp_server_durability;
+
+/* Zero means default. */
+typedef struct {
+    uint32_t rule;          /* a trp_server_rule */
+    uint32_t slack;         /* SSP: clocks; 0 is in step */
+    uint32_t softness;      /* SOFTSYNC: n, at most the number of learners; 0: 1 */
+    uint32_t max_staleness; /* ASYNC, SOFTSYNC, DYNSGD: gradients of older versions are dropped and
+                               counted; 0: any count, with DYNSGD those of the last 16 */
+    uint32_t push_every;    /* ASYNC: steps of a learner, whose gradients are added up; between them
+                               it steps its own copy; 0: 1 (Downpour's n_push, and n_fetch:) */
+    uint32_t fetch_every;   /* steps between two pulls; 0: 1 */
+    uint32_t idle_hosts;    /* 0: all servers have equal parts. Else the servers are one on each
+                               learner's host, in order, and one on each of so many hosts without
+                               one, and parts keep all links busy for equally long (BytePS, Jiang et
+                               al. 2020) */
+    uint32_t durability;    /* a trp_server_durability */
+    uint32_t restarts;      /* of a server whose process died, within the run */
+    bool no_share; /* learners on its host send gradients and are sent values, like those elsewhere
+                    */
+} trp_parameter_server_options;
+
+/* ---- a server, for nodes of one's own ---------------------------------------------------- */
+
+typedef struct trp_parameter_server trp_parameter_server;
+
+/* `name` is for messages; `dir`, which is made where it is missing, has what it keeps: one that is
+ * there already goes on. NULL: nothing is kept. Copied. UNAVAILABLE: the directory. */
+TRP_API TRP_MUST_USE trp_status
+trp_parameter_server_create(trp_parameter_server **out, const char *name,
+                            const trp_parameter_server_options *options, const char *dir);
+
+TRP_API const ProtobufCServiceDescriptor *trp_parameter_server_descriptor(void);
+
+/* A troupe.ParameterServer: thread-safe; its method "Pull" blocks. Owned by the server. */
+TRP_API ProtobufCService *trp_parameter_server_service(trp_parameter_server *server);
+
+typedef struct {
+    uint64_t pushes, versions; /* of all vectors and lives */
+    uint64_t dropped;          /* pushes that were too old */
+    uint64_t most_behind;      /* clocks that the slowest learner was behind one that read, of this
+                                  life: at most `slack`, with SSP */
+} trp_parameter_server_counters;
+
+TRP_API trp_parameter_server_counters trp_parameter_server_read(trp_parameter_server *server);
+
+/* Writes a checkpoint of everything. Fails as the disk does. */
+TRP_API TRP_MUST_USE trp_status trp_parameter_server_save(trp_parameter_server *server);
+
+/* Nobody may be inside the service any more. NULL is fine. */
+TRP_API void trp_parameter_server_destroy(trp_parameter_server *server);
+
+/* ---- a learner's end --------------------------------------------------------------------- */
+
+/* The servers of a learner (trp_learner_group_options); all is borrowed. */
+typedef struct {
+    const char *name;                  /* of the servers, in messages: "server" */
+    ProtobufCService *const *services; /* troupe.ParameterServer */
+    size_t count;
+    trp_parameter_server_options options;
+    uint32_t worker, workers; /* this learner is number `worker` of so many */
+    bool goes_on; /* where one does not push for the group's timeout, others go on without it */
+} trp_learner_servers;
 
 TRP_END_DECLS
 #endif

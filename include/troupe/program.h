@@ -28,6 +28,7 @@
 #include <troupe/actor.h>
 #include <troupe/agent.h>
 #include <troupe/options.h>
+#include <troupe/parameter_server.h>
 #include <troupe/replay.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
@@ -76,6 +77,7 @@ typedef enum {
     TRP_LEARNERS_SHARDED,     /* the same steps, and each has a part of the optimizer's state */
     TRP_LEARNERS_HOGWILD,     /* each steps what all have when it likes, on one host */
     TRP_LEARNERS_LOCAL_SGD,   /* each steps by itself, and all go on from the mean now and then */
+    TRP_LEARNERS_SERVER,      /* parameter servers step; their rule says when */
 } trp_learner_mode;
 
 /* How gradients of learners in step are compressed on their way; docs/learners.md says when that
@@ -117,6 +119,7 @@ typedef struct {
     uint32_t mode;         /* a trp_learner_mode */
     uint32_t local_steps;  /* local SGD: between two means */
     float outer_momentum;  /* local SGD: of the means; 0: none */
+    trp_node server;       /* the parameter servers, of TRP_LEARNERS_SERVER */
     uint64_t bucket_bytes; /* gradients are combined in pieces of so many */
     uint32_t compression;  /* a trp_learner_compression; as in trp_compression_options: */
     double compression_ratio;
@@ -179,6 +182,8 @@ typedef struct {
  * reported by trp_main() with the node's name. */
 TRP_API trp_node trp_add_replay(trp_program *program, const char *name,
                                 const trp_replay_options *options);
+TRP_API trp_node trp_add_parameter_server(trp_program *program, const char *name, uint32_t count,
+                                          const trp_parameter_server_options *options);
 TRP_API trp_node trp_add_learner(trp_program *program, const char *name,
                                  const trp_learner_options *options);
 TRP_API trp_node trp_add_params_cache(trp_program *program, const char *name,
@@ -188,8 +193,8 @@ TRP_API trp_node trp_add_actors(trp_program *program, const char *name, uint32_t
 TRP_API trp_node trp_add_evaluator(trp_program *program, const char *name,
                                    const trp_actor_options *options);
 
-/* What may be set on the built-in kinds of nodes: "replay", "learner", "cache", "actor",
- * "evaluator". NULL: there is no such kind. */
+/* What may be set on the built-in kinds of nodes: "replay", "server", "learner", "cache",
+ * "actor", "evaluator". NULL: there is no such kind. */
 TRP_API const trp_option_table *trp_node_option_table(const char *kind);
 
 /* ---- nodes of your own ------------------------------------------------------------------- */

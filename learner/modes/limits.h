@@ -16,6 +16,15 @@ enum {
     HOGWILD_SILENCE_MS = 30000, /* where nobody says how long one is waited for: as collectives */
     /* hogwild.c: what processors exchange; counts of different learners are that far apart. */
     HOGWILD_LINE_BYTES = 64,
+    /* server_link.c: between two tries to reach a server, the first; how long it is tried where the
+     * group does not say. */
+    SERVER_RETRY_MS = 10,
+    SERVER_TIMEOUT_MS = 30000,
+    /* server_link.c: a copy of values that are written meanwhile is made again; 7 MB take less than
+     * a step with them. */
+    SERVER_COPY_TRIES = 8,
+    /* server.c: more than are published before learners meet. */
+    SERVER_FIRST_VERSION = 8,
 };
 
 #endif

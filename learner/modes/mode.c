@@ -4,8 +4,9 @@
 
 #include "hogwild.h"
 
-enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, MODES };
-static const char *const names[MODES] = {"synchronous", "sharded", "hogwild", "local_sgd"};
+enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, SERVER, MODES };
+static const char *const names[MODES] = {"synchronous", "sharded", "hogwild", "local_sgd",
+                                         "server"};
 
 trp_status mode_create(struct mode **out, struct vectors *vectors,
                        const struct mode_options *options)
@@ -15,9 +16,10 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
     while (options->name && kind < MODES && strcmp(options->name, names[kind]) != 0)
         kind++;
     if (kind == MODES)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner: mode is '%s', must be synchronous, sharded, hogwild or local_sgd",
-                        options->name);
+        return trp_fail(
+            TRP_INVALID_ARGUMENT,
+            "learner: mode is '%s', must be synchronous, sharded, hogwild, local_sgd or server",
+            options->name);
     if (options->compress.kind != COMPRESS_NONE && kind != SYNCHRONOUS)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "learner: compression is %s, which mode %s has not: its learners send %s; "
@@ -26,6 +28,8 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
                         kind == SHARDED ? "ranges of gradients and parameters"
                                         : "no gradients to each other");
     TRP_TRY(compress_check(&options->compress));
+    if (kind == SERVER)
+        return server_mode_create(out, vectors, &options->group, options->servers);
     if (options->group.rendezvous && kind == HOGWILD)
         return hogwild_create(out, vectors, &options->group);
     if (options->group.rendezvous && kind == LOCAL_SGD)

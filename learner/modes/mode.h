@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <troupe/parameter_server.h>
 #include "learner/compress/compress.h"
 #include "learners.h"
 #include "vectors.h"
@@ -78,14 +79,16 @@ struct mode {
 };
 
 struct mode_options {
-    const char *name; /* "synchronous", which NULL is, "sharded", "hogwild" or "local_sgd" */
+    const char
+        *name; /* "synchronous", which NULL is, "sharded", "hogwild", "local_sgd" or "server" */
     trp_updater *updater;
     struct learners_options group; /* without a rendezvous the learner is alone */
     uint32_t count;                /* learners whose batches are a step; 0: as many as there are */
     size_t bucket_bytes;
     uint32_t local_steps; /* local_sgd: between two means; 0: 16 */
     float outer_momentum;
-    struct compress_options compress; /* of gradients on their way */
+    struct compress_options compress;   /* of gradients on their way */
+    const trp_learner_servers *servers; /* of the mode "server"; NULL: none */
 };
 
 /* INVALID_ARGUMENT: there is no such mode, or it cannot do what the updater wants. Borrows what
@@ -108,5 +111,10 @@ TRP_MUST_USE trp_status local_sgd_create(struct mode **out, struct vectors *vect
  * the vectors. Fails as mode_create(). */
 TRP_MUST_USE trp_status synchronous_create(struct mode **out, struct vectors *vectors,
                                            const struct mode_options *options, bool sharded);
+
+/* Their parameters are servers', where the optimizer steps. Fails as mode_create(). */
+TRP_MUST_USE trp_status server_mode_create(struct mode **out, struct vectors *vectors,
+                                           const struct learners_options *group,
+                                           const trp_learner_servers *servers);
 
 #endif

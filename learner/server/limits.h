@@ -8,6 +8,17 @@ enum {
     SHARD_WINDOW = 16,
     SHARD_WINDOW_MAX = 1024,
     SHARD_WORKERS_MAX = 4096,
+    /* keys.c: lists of ranges that a table remembers: a learner has one or two. */
+    KEY_LISTS = 64,
+    /* table.c: a name is a file's. */
+    TABLE_NAME_BYTES_MAX = 100,
+    /* keep.c: a log of so many gradients, or bytes, is replayed in a second or so; then there is a
+     * checkpoint. Without a log there is one after so many pushes. */
+    KEEP_LOG_VECTORS = 32,
+    KEEP_LOG_BYTES = 16 << 20,
+    KEEP_CHANGES = 1000,
+    /* keep.c: more versions than there are between two checkpoints. */
+    KEEP_VERSION_GAP = 1 << 20,
     /* placement.c: a range begins at a cache line: what one server steps no other one has. */
     PLACEMENT_NUMBERS = 16,
 };

@@ -1,0 +1,324 @@
+/* Learners whose parameters are servers' (Li et al. 2014). A phase ends with a push of its gradient
+ * and a pull of what became of all: the optimizer is at the servers, and who waits for whom is
+ * their rule. Each learner clips its own gradients, and leaves its own out; target networks and
+ * what else is not learned it has for itself. Nobody waits for a learner but at a server. */
+#include "mode.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include <troupe/nn.h>
+#include "core/alloc.h"
+#include "core/boot.h"
+#include "core/thread.h"
+#include "learner/server/placement.h"
+#include "limits.h"
+#include "server_link.h"
+
+struct served {
+    struct server_link *links; /* one to each server */
+    float *accrued;            /* gradients that are not pushed yet; NULL: all are */
+    uint32_t phases;           /* since the first */
+};
+
+struct server_mode {
+    struct mode base;
+    struct learners_options group;
+    trp_learner_servers servers;
+    struct server_links links;
+    struct served each[TRP_UPDATER_VECTORS_MAX];
+    uint64_t generation;
+    bool misses;       /* one of its members, and has said so */
+    uint32_t *members; /* of it, [members_count] */
+    uint32_t member_count;
+    bool begun; /* of this step something was pushed */
+};
+
+static struct server_mode *server_mode_of(struct mode *mode)
+{
+    return (struct server_mode *)mode;
+}
+
+/* ---- a phase ------------------------------------------------------------------------------- */
+
+static trp_status push_gradient(struct server_mode *mode, size_t index, const float *grads,
+                                float scale)
+{
+    for (size_t i = 0; i < mode->servers.count; i++) {
+        struct server_link *link = &mode->each[index].links[i];
+        TRP_TRY(server_link_push(link, grads, scale, !mode->begun && i == 0));
+    }
+    mode->begun = true;
+    return TRP_OK;
+}
+
+static trp_status pull_values(struct server_mode *mode, size_t index)
+{
+    for (size_t i = 0; i < mode->servers.count; i++)
+        TRP_TRY(server_link_pull(&mode->each[index].links[i]));
+    return TRP_OK;
+}
+
+/* Downpour between two pushes: the learner's own copy takes the step. */
+static trp_status step_alone(struct server_mode *mode, size_t index, float scale)
+{
+    struct vector *vector = &mode->base.vectors->each[index];
+    struct served *served = &mode->each[index];
+    const trp_server_rule rule = (trp_server_rule)mode->servers.options.rule;
+    uint32_t push_every = rule == TRP_SERVER_ASYNC ? mode->servers.options.push_every : 1;
+    uint32_t fetch_every = rule == TRP_SERVER_ASYNC ? mode->servers.options.fetch_every : 1;
+    served->phases++;
+    for (size_t k = 0; k < vector->spec->count; k++)
+        served->accrued[k] += scale * vector->grads[k];
+    vector_step(mode->base.vectors, vector);
+    if (served->phases % push_every == 0) {
+        TRP_TRY(push_gradient(mode, index, served->accrued, 1));
+        memset(served->accrued, 0, vector->spec->count * sizeof(float));
+    }
+    return served->phases % fetch_every == 0 ? pull_values(mode, index) : TRP_OK;
+}
+
+static trp_status end_at_servers(struct server_mode *mode, size_t index)
+{
+    struct vector *vector = &mode->base.vectors->each[index];
+    const trp_phases *phases = vector->phases.here;
+    float scale = trp_clip_scale(phases->norm2, (float)vector->spec->optimizer.max_norm);
+    if (phases->refused)
+        return TRP_OK;
+    if (mode->each[index].accrued)
+        return phases->skipped ? TRP_OK : step_alone(mode, index, scale);
+    /* One that is left out is a push of nothing: others may wait for it. */
+    TRP_TRY(push_gradient(mode, index, phases->skipped ? NULL : vector->grads, scale));
+    return pull_values(mode, index);
+}
+
+static trp_status server_apply(struct mode *base, size_t index)
+{
+    struct server_mode *mode = server_mode_of(base);
+    struct vector *vector = &base->vectors->each[index];
+    trp_phases *phases = vector->phases.here;
+    trp_phase_measure(base->vectors->queue, &vector->spec->optimizer, vector->grads,
+                      vector->spec->count, vector->watched, phases);
+    TRP_TRY(end_at_servers(mode, index));
+    trp_phase_end(base->vectors->queue, vector->grads, vector->spec->count, phases);
+    return TRP_OK;
+}
+
+static trp_status server_begin(struct mode *base, const struct mode_round *round)
+{
+    (void)round;
+    server_mode_of(base)->begun = false;
+    return TRP_OK;
+}
+
+/* ---- who else learns ----------------------------------------------------------------------- */
+
+/* Where the servers are is known to all: members meet so that one of them leads. */
+static trp_status enter_generation_of_servers(struct server_mode *mode, int64_t timeout_ms,
+                                              trp_generation *generation)
+{
+    trp_rendezvous *rendezvous = mode->group.rendezvous;
+    trp_status status =
+        rendezvous->impl->next(rendezvous, mode->generation, timeout_ms, generation);
+    if (status == TRP_DEADLINE_EXCEEDED)
+        return TRP_OK;
+    TRP_TRY(status);
+    mode->generation = generation->number;
+    mode->base.leads = generation->rank == 0;
+    mode->misses = false;
+    mode->member_count = generation->size;
+    free(mode->members);
+    mode->members = xmemdup(generation->members, generation->size * sizeof *mode->members);
+    trp_log(TRP_INFO,
+            "learner learns at servers group=%s generation=%" PRIu64 " rank=%" PRIu32
+            " of=%" PRIu32,
+            mode->group.name, generation->number, generation->rank, generation->size);
+    return TRP_OK;
+}
+
+static trp_status meet_others(struct server_mode *mode, trp_rng *rng)
+{
+    trp_rendezvous *rendezvous = mode->group.rendezvous;
+    trp_generation generation = {0};
+    TRP_TRY(rendezvous->impl->announce(rendezvous, mode->links.learner));
+    while (mode->generation == 0) {
+        if (trp_stop_requested(mode->group.stop))
+            return trp_fail(TRP_CANCELLED, "learner: stopped while it waited for its group");
+        TRP_TRY(enter_generation_of_servers(mode, LEARNERS_LOOK_MS, &generation));
+        turns_pass();
+    }
+    if (generation.rank > 0)
+        trp_rng_init(rng, rng->state[0], generation.number << 16 | generation.rank);
+    return TRP_OK;
+}
+
+/* One that hangs would keep versions back if it leads, and with some rules nobody waits for it. */
+static void miss_silent(struct server_mode *mode)
+{
+    trp_rendezvous *rendezvous = mode->group.rendezvous;
+    uint32_t i = 0, silent = mode->links.silent;
+    while (i < mode->member_count && mode->members[i] + 1 != silent)
+        i++;
+    if (mode->misses || silent == 0 || i == mode->member_count)
+        return;
+    char *why = xasprintf("%s/%" PRIu32 " has not pushed to %s for %g s", mode->group.name,
+                          silent - 1, mode->servers.name, mode->group.timeout_ms / 1e3);
+    trp_log(TRP_WARN, "generation %" PRIu64 " is broken reason=%s", mode->generation, why);
+    rendezvous->impl->broken(rendezvous, mode->generation, why);
+    mode->misses = true;
+    free(why);
+}
+
+static trp_status server_end(struct mode *base, struct mode_round *round)
+{
+    struct server_mode *mode = server_mode_of(base);
+    trp_rendezvous *rendezvous = mode->group.rendezvous;
+    trp_generation generation;
+    round->whole = round->has_batch;
+    round->steps = mode->links.steps;
+    if (!rendezvous)
+        return TRP_OK;
+    miss_silent(mode);
+    if (rendezvous->impl->newest(rendezvous) <= mode->generation)
+        return TRP_OK;
+    return enter_generation_of_servers(mode, 0, &generation);
+}
+
+/* Values and state become those of the servers. */
+static trp_status server_gather(struct mode *base)
+{
+    struct server_mode *mode = server_mode_of(base);
+    for (size_t i = 0; i < base->vectors->count; i++) {
+        struct vector *vector = &base->vectors->each[i];
+        trp_phases *phases = vector->phases.here;
+        for (size_t k = 0; vector->spec->learned && k < mode->servers.count; k++) {
+            TRP_TRY(server_link_fetch(&mode->each[i].links[k]));
+            phases->steps = mode->each[i].links[k].optimizer_steps;
+        }
+    }
+    return TRP_OK;
+}
+
+static trp_status server_meet(struct mode *base, struct mode_meeting *meeting)
+{
+    struct server_mode *mode = server_mode_of(base);
+    if (mode->group.rendezvous)
+        TRP_TRY(meet_others(mode, meeting->rng));
+    uint64_t steps = meeting->steps; /* the first table of the first server has them */
+    for (size_t i = 0; i < base->vectors->count; i++)
+        for (size_t k = 0; base->vectors->each[i].spec->learned && k < mode->servers.count; k++) {
+            TRP_TRY(server_link_join(&mode->each[i].links[k], steps));
+            steps = 0;
+        }
+    TRP_TRY(server_gather(base));
+    meeting->steps = mode->links.steps;
+    return TRP_OK;
+}
+
+/* Steps grow from one version to the next, whoever leads; what was published before all met has
+ * smaller numbers. */
+static uint64_t server_next_version(struct mode *base, uint64_t version)
+{
+    uint64_t least = server_mode_of(base)->links.steps + SERVER_FIRST_VERSION;
+    return server_mode_of(base)->links.steps > 0 && least > version ? least : version + 1;
+}
+
+/* ---- its life ------------------------------------------------------------------------------ */
+
+static void server_mode_destroy(struct mode *base)
+{
+    struct server_mode *mode = server_mode_of(base);
+    for (size_t i = 0; i < base->vectors->count; i++) {
+        for (size_t k = 0; mode->each[i].links && k < mode->servers.count; k++)
+            server_link_close(&mode->each[i].links[k]);
+        free(mode->each[i].links);
+        trp_floats_destroy(mode->each[i].accrued);
+    }
+    free(mode->links.learner);
+    free(mode->members);
+    free((void *)(uintptr_t)mode->servers.services);
+    free(mode);
+}
+
+static const struct mode_impl server_impl = {.meet = server_meet,
+                                             .begin = server_begin,
+                                             .end = server_end,
+                                             .apply = server_apply,
+                                             .next_version = server_next_version,
+                                             .gather = server_gather,
+                                             .destroy = server_mode_destroy};
+
+static trp_status check_servers(const struct vectors *vectors, const trp_learner_servers *servers)
+{
+    const trp_parameter_server_options *options = &servers->options;
+    if (!vectors->is_host)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "learner: its parameters are servers', the device %s is no host",
+                        trp_device_name(vectors->device));
+    for (size_t i = 0; i < vectors->count; i++)
+        if (vectors->each[i].spec->learned &&
+            trp_optimizer_is_layerwise(&vectors->each[i].spec->optimizer))
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "learner: '%s' has the optimizer %s, which steps whole tensors; a "
+                            "server has a range",
+                            vectors->each[i].spec->name,
+                            trp_optimizer_name(vectors->each[i].spec->optimizer.kind));
+    if (options->idle_hosts == 0 || (options->idle_hosts <= servers->workers &&
+                                     servers->count == servers->workers + options->idle_hosts))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "learner: %s has %zu servers with idle_hosts=%" PRIu32
+                    ", must have one for each of %" PRIu32 " learners and each idle host, and no "
+                    "more idle hosts than learners",
+                    servers->name, servers->count, options->idle_hosts, servers->workers);
+}
+
+static void make_links(struct server_mode *mode, size_t index)
+{
+    struct vector *vector = &mode->base.vectors->each[index];
+    const trp_parameter_server_options *options = &mode->servers.options;
+    const struct placement placement = {.servers = (uint32_t)mode->servers.count,
+                                        .learners = mode->servers.workers,
+                                        .idle = options->idle_hosts};
+    size_t count = vector->spec->count;
+    struct server_link *links = xcalloc(mode->servers.count, sizeof *links);
+    for (uint32_t i = 0; i < mode->servers.count; i++)
+        links[i] = (struct server_link){.links = &mode->links,
+                                        .vector = vector,
+                                        .server = i,
+                                        .lo = placement_begin(&placement, count, i),
+                                        .hi = placement_begin(&placement, count, i + 1)};
+    mode->each[index].links = links;
+    if (options->rule == TRP_SERVER_ASYNC && (options->push_every > 1 || options->fetch_every > 1))
+        mode->each[index].accrued = trp_floats_create(count);
+}
+
+trp_status server_mode_create(struct mode **out, struct vectors *vectors,
+                              const struct learners_options *group,
+                              const trp_learner_servers *servers)
+{
+    *out = NULL;
+    if (!servers || servers->count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "learner: the mode server has no servers");
+    TRP_TRY(check_servers(vectors, servers));
+    struct server_mode *mode = xcalloc(1, sizeof *mode);
+    mode->base = (struct mode){.impl = &server_impl, .vectors = vectors, .leads = true};
+    mode->group = *group;
+    mode->servers = *servers;
+    mode->servers.services = xmemdup(servers->services, servers->count * sizeof *servers->services);
+    if (mode->servers.options.push_every == 0)
+        mode->servers.options.push_every = 1;
+    if (mode->servers.options.fetch_every == 0)
+        mode->servers.options.fetch_every = 1;
+    mode->links = (struct server_links){.servers = &mode->servers, .group = &mode->group};
+    mode->links.learner = xasprintf("%s/%" PRIu32, group->name, servers->worker);
+    if (!servers->options.no_share)
+        boot_id_read(mode->links.host);
+    for (size_t i = 0; i < vectors->count; i++)
+        if (vectors->each[i].spec->learned)
+            make_links(mode, i);
+    *out = &mode->base;
+    return TRP_OK;
+}

@@ -1,0 +1,363 @@
+#include "server_link.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <troupe/log.h>
+#include <troupe/rpc.h>
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/hash.h"
+#include "core/status.h"
+#include "core/thread.h"
+#include "limits.h"
+#include "parameter_server.pb-c.h"
+
+static ProtobufCService *service_of(const struct server_link *link)
+{
+    return link->links->servers->services[link->server];
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
+
+static void pause_before_retry(const struct server_link *link, uint32_t failures)
+{
+    const struct learners_options *group = link->links->group;
+    int64_t ms = SERVER_RETRY_MS << (failures < 4 ? failures : 4);
+    if (group->stop && !trp_stop_requested(group->stop))
+        trp_stop_wait(group->stop, ms);
+    turns_pass();
+}
+
+static uint32_t timeout_of(const struct server_link *link)
+{
+    uint32_t timeout_ms = link->links->group->timeout_ms;
+    return timeout_ms ? timeout_ms : SERVER_TIMEOUT_MS;
+}
+
+/* A server that is started again answers before long. */
+static trp_status call_server(const struct server_link *link, const char *method,
+                              const ProtobufCMessage *request, ProtobufCMessage **reply)
+{
+    struct deadline give_up = deadline_in_ms(&clock_monotonic, timeout_of(link));
+    const char *name = link->links->servers->name;
+    for (uint32_t failures = 0;; failures++) {
+        int64_t left_ms = deadline_left_ms(give_up, &clock_monotonic);
+        trp_status status = trp_call(service_of(link), method, request, reply,
+                                     &(trp_call_options){.timeout_ms = left_ms > 0 ? left_ms : 1});
+        if (status == TRP_OK && failures > 0)
+            trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32, name, link->server);
+        if (status == TRP_OK)
+            return TRP_OK;
+        if (!status_is_transient(status) || deadline_passed(give_up, &clock_monotonic))
+            return trp_fail(status, "%s of '%s' at %s/%" PRIu32 "%s: %s", method,
+                            link->vector->spec->name, name, link->server,
+                            status_is_transient(status) ? ", which did not answer in time" : "",
+                            trp_last_error());
+        if (failures == 0)
+            trp_log(TRP_WARN, "parameter server is away server=%s/%" PRIu32 " reason=%s", name,
+                    link->server, trp_last_error());
+        pause_before_retry(link, failures);
+    }
+}
+
+/* ---- joining ------------------------------------------------------------------------------- */
+
+static Troupe__ServerOptimizer optimizer_message(const trp_optimizer *from)
+{
+    Troupe__ServerOptimizer to = TROUPE__SERVER_OPTIMIZER__INIT;
+    to.kind = (uint32_t)from->kind;
+    to.schedule = (uint32_t)from->schedule;
+    to.learning_rate = from->learning_rate;
+    to.final_rate = from->final_rate;
+    to.schedule_steps = from->schedule_steps;
+    to.warmup_steps = from->warmup_steps;
+    to.weight_decay = from->weight_decay;
+    to.beta1 = from->beta1;
+    to.beta2 = from->beta2;
+    to.alpha = from->alpha;
+    to.epsilon = from->epsilon;
+    to.momentum = from->momentum;
+    to.nesterov = from->nesterov;
+    to.centered = from->centered;
+    to.epsilon_inside = from->epsilon_inside;
+    return to;
+}
+
+static void leave_memory(struct server_link *link)
+{
+    if (link->values)
+        munmap((void *)(uintptr_t)link->values, link->bytes);
+    link->values = NULL;
+    link->maps = false;
+}
+
+static void map_values(struct server_link *link, const Troupe__SharedParams *from)
+{
+    const uint8_t *memory;
+    struct sealed_place place = {.bytes = from->bytes,
+                                 .device = from->device,
+                                 .inode = from->inode,
+                                 .pid = from->pid,
+                                 .fd = from->fd};
+    if (from->nonce.len != sizeof place.nonce ||
+        from->bytes != sizeof(struct shared_values) + (link->hi - link->lo) * sizeof(float))
+        return;
+    memcpy(place.nonce, from->nonce.data, sizeof place.nonce);
+    if (sealed_map(&memory, &place) != TRP_OK) {
+        trp_log(TRP_DEBUG, "values are sent server=%" PRIu32 " reason=%s", link->server,
+                trp_last_error());
+        return;
+    }
+    link->bytes = from->bytes;
+    link->values = (const struct shared_values *)(const void *)memory;
+}
+
+static void offer_memory(struct server_link *link, Troupe__ServerJoinRequest *request,
+                         Troupe__SharedParams *place)
+{
+    size_t bytes = sizeof(struct shared_values) + (link->hi - link->lo) * sizeof(float);
+    const struct sealed_place *own = &link->gradients.place;
+    if (link->links->host[0] == '\0')
+        return;
+    if (!link->gradients.memory &&
+        sealed_create(&link->gradients, "troupe-gradients", bytes) != TRP_OK)
+        return;
+    place->bytes = own->bytes;
+    place->device = own->device;
+    place->inode = own->inode;
+    place->pid = own->pid;
+    place->fd = own->fd;
+    place->nonce =
+        (ProtobufCBinaryData){.len = sizeof own->nonce, .data = (uint8_t *)(uintptr_t)own->nonce};
+    request->gradients = place;
+    request->host = link->links->host;
+    request->pid = (uint32_t)getpid();
+}
+
+static ProtobufCBinaryData bytes_of_range(const struct server_link *link, const float *vector)
+{
+    return (ProtobufCBinaryData){.len = (link->hi - link->lo) * sizeof(float),
+                                 .data = (uint8_t *)(uintptr_t)(vector + link->lo)};
+}
+
+trp_status server_link_join(struct server_link *link, uint64_t steps)
+{
+    Troupe__ServerJoinRequest request = TROUPE__SERVER_JOIN_REQUEST__INIT;
+    Troupe__ServerOptimizer optimizer = optimizer_message(&link->vector->spec->optimizer);
+    Troupe__SharedParams place = TROUPE__SHARED_PARAMS__INIT;
+    ProtobufCBinaryData states[TRP_OPTIMIZER_STATES_MAX];
+    request.n_states = vector_states(link->vector);
+    for (size_t k = 0; k < request.n_states; k++)
+        states[k] = bytes_of_range(link, link->vector->state[k].here);
+    request.worker = link->links->servers->worker;
+    request.workers = link->links->servers->workers;
+    request.name = link->links->learner;
+    request.vector = (char *)(uintptr_t)link->vector->spec->name;
+    request.first = link->lo;
+    request.count = link->hi - link->lo;
+    request.optimizer = &optimizer;
+    request.values = bytes_of_range(link, link->vector->values.here);
+    request.states = states;
+    request.optimizer_steps = vector_phases(link->vector)->steps;
+    request.steps = steps;
+    leave_memory(link);
+    offer_memory(link, &request, &place);
+    ProtobufCMessage *message;
+    TRP_TRY(call_server(link, "Join", &request.base, &message));
+    Troupe__ServerJoinReply *reply = (Troupe__ServerJoinReply *)message;
+    link->clock = reply->clock;
+    link->may_read = false;
+    link->known[LINK_WHOLE] = link->known[LINK_NOTHING] = false;
+    link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
+    link->maps = reply->maps;
+    if (reply->maps && reply->values)
+        map_values(link, reply->values);
+    trp_log(TRP_INFO,
+            "learner joined server=%s/%" PRIu32 " vector=%s first=%zu numbers=%zu memory=%s",
+            link->links->servers->name, link->server, link->vector->spec->name, link->lo,
+            link->hi - link->lo, link->values ? "shared" : "sent");
+    protobuf_c_message_free_unpacked(message, NULL);
+    return TRP_OK;
+}
+
+/* ---- pushes -------------------------------------------------------------------------------- */
+
+/* Names the list of ranges, and says it where the server does not know it. */
+static void put_range_keys(const struct server_link *link, int list, uint64_t bounds[2],
+                           uint64_t *hash, size_t *count)
+{
+    size_t length = list == LINK_WHOLE ? 2 : 0;
+    bounds[0] = 0;
+    bounds[1] = link->hi - link->lo;
+    *hash = hash_bytes(HASH_BYTES_EMPTY, bounds, length * sizeof *bounds);
+    *count = link->known[list] ? 0 : length;
+}
+
+/* A push that was taken before its answer was lost is answered as one that came again. */
+static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRequest *request,
+                                  int list, bool *again)
+{
+    uint64_t bounds[2];
+    ProtobufCMessage *message;
+    put_range_keys(link, list, bounds, &request->keys, &request->n_ranges);
+    request->ranges = bounds;
+    request->sequence = link->clock;
+    TRP_TRY(call_server(link, "Push", &request->base, &message));
+    Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)message;
+    bool joins = reply->unknown_worker;
+    link->known[list] = !reply->unknown_keys && !joins;
+    *again = !link->known[list];
+    if (!*again) {
+        *again = reply->answer == SHARD_AHEAD || reply->answer == SHARD_EARLY;
+        link->clock = reply->clock;
+        link->may_read = reply->may_read;
+        link->links->silent = reply->silent;
+        link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
+    }
+    bool early = *again && reply->answer == SHARD_EARLY;
+    protobuf_c_message_free_unpacked(message, NULL);
+    if (joins)
+        return server_link_join(link, link->links->steps);
+    return early ? server_link_pull(link) : TRP_OK; /* which waits for the others */
+}
+
+trp_status server_link_push(struct server_link *link, const float *grads, float scale,
+                            bool begins_step)
+{
+    Troupe__ServerPushRequest request = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    int list = grads ? LINK_WHOLE : LINK_NOTHING;
+    size_t bytes = (link->hi - link->lo) * sizeof(float);
+    bool again = true;
+    request.worker = link->links->servers->worker;
+    request.vector = (char *)(uintptr_t)link->vector->spec->name;
+    request.version = link->version;
+    request.scale = scale;
+    request.begins_step = begins_step;
+    request.patience_ms = timeout_of(link);
+    while (again) {
+        if (trp_stop_requested(link->links->group->stop))
+            return trp_fail(TRP_CANCELLED, "learner: stopped before its push was taken");
+        request.gradients = (ProtobufCBinaryData){0};
+        if (grads && link->maps)
+            memcpy(((struct shared_values *)(void *)link->gradients.memory)->numbers,
+                   grads + link->lo, bytes);
+        else if (grads)
+            request.gradients = bytes_of_range(link, grads);
+        TRP_TRY(push_range_once(link, &request, list, &again));
+    }
+    return TRP_OK;
+}
+
+/* ---- pulls --------------------------------------------------------------------------------- */
+
+static bool server_link_read_memory(struct server_link *link)
+{
+    float *values = (float *)link->vector->values.here + link->lo;
+    for (uint32_t tries = 0; tries < SERVER_COPY_TRIES; tries++) {
+        uint64_t writes, version;
+        if (!shared_values_look(link->values, &writes, &version))
+            continue;
+        memcpy(values, link->values->numbers, (link->hi - link->lo) * sizeof(float));
+        if (!shared_values_are_whole(link->values, writes))
+            continue;
+        link->version = version;
+        return true;
+    }
+    return false;
+}
+
+static trp_status take_numbers(const struct server_link *link, const ProtobufCBinaryData *bytes,
+                               float *to)
+{
+    size_t expected = (link->hi - link->lo) * sizeof(float);
+    if (bytes->len != expected)
+        return trp_fail(TRP_DATA_LOSS, "%s/%" PRIu32 " sent %zu bytes of '%s', expected %zu",
+                        link->links->servers->name, link->server, bytes->len,
+                        link->vector->spec->name, expected);
+    if (expected > 0)
+        memcpy(to + link->lo, bytes->data, expected);
+    return TRP_OK;
+}
+
+static trp_status take_pulled(struct server_link *link, const Troupe__ServerPullReply *reply,
+                              bool states)
+{
+    TRP_TRY(take_numbers(link, &reply->values, link->vector->values.here));
+    if (states && reply->n_states != vector_states(link->vector))
+        return trp_fail(TRP_DATA_LOSS, "%s/%" PRIu32 " sent %zu vectors of state of '%s'",
+                        link->links->servers->name, link->server, reply->n_states,
+                        link->vector->spec->name);
+    for (size_t k = 0; states && k < reply->n_states; k++)
+        TRP_TRY(take_numbers(link, &reply->states[k], link->vector->state[k].here));
+    link->version = reply->version;
+    return TRP_OK;
+}
+
+/* *again: others have to push first, or this one has to say more. */
+static trp_status pull_range_once(struct server_link *link, Troupe__ServerPullRequest *request,
+                                  bool *again)
+{
+    uint64_t bounds[2];
+    ProtobufCMessage *message;
+    put_range_keys(link, LINK_WHOLE, bounds, &request->keys, &request->n_ranges);
+    request->ranges = bounds;
+    TRP_TRY(call_server(link, "Pull", &request->base, &message));
+    Troupe__ServerPullReply *reply = (Troupe__ServerPullReply *)message;
+    bool joins = reply->unknown_worker;
+    link->known[LINK_WHOLE] = !reply->unknown_keys && !joins;
+    *again = !link->known[LINK_WHOLE] || reply->wait;
+    trp_status status = TRP_OK;
+    if (!*again) {
+        link->optimizer_steps = reply->optimizer_steps;
+        link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
+    }
+    if (!*again && !request->in_memory)
+        status = take_pulled(link, reply, request->states);
+    protobuf_c_message_free_unpacked(message, NULL);
+    return status == TRP_OK && joins ? server_link_join(link, link->links->steps) : status;
+}
+
+static trp_status pull_until_there(struct server_link *link, bool states, bool in_memory)
+{
+    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
+    bool again = true;
+    request.worker = link->links->servers->worker;
+    request.vector = (char *)(uintptr_t)link->vector->spec->name;
+    request.wait_ms = LEARNERS_LOOK_MS;
+    request.patience_ms = timeout_of(link);
+    request.goes_on = link->links->servers->goes_on;
+    request.states = states;
+    while (again) {
+        request.in_memory = in_memory && link->values;
+        TRP_TRY(pull_range_once(link, &request, &again));
+        /* Others may have stopped already: this learner will not step with what it waits for. */
+        if (again && !states && trp_stop_requested(link->links->group->stop))
+            return TRP_OK;
+        turns_pass();
+    }
+    return TRP_OK;
+}
+
+trp_status server_link_pull(struct server_link *link)
+{
+    if (!link->values || !link->may_read)
+        TRP_TRY(pull_until_there(link, false, true));
+    if (!link->values || server_link_read_memory(link))
+        return TRP_OK;
+    return pull_until_there(link, false, false);
+}
+
+trp_status server_link_fetch(struct server_link *link)
+{
+    return pull_until_there(link, true, false);
+}
+
+void server_link_close(struct server_link *link)
+{
+    leave_memory(link);
+    sealed_cleanup(&link->gradients);
+}

@@ -1,0 +1,348 @@
+/* PATH.safetensors is the shard as it was when its log began, whose number it names; PATH.log has
+ * records, each with a checksum. A record that is cut or damaged at the end is one that was not
+ * answered: it is cut off. Files survive the death of the process as soon as they are written; of
+ * the host what the last checkpoint has. */
+#include "keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <troupe/checkpoint.h>
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/crc32c.h"
+#include "core/file.h"
+#include "limits.h"
+
+struct log_head {
+    uint64_t magic, number;
+};
+
+struct log_record {
+    uint32_t crc, kind; /* the CRC is of all behind it */
+    uint32_t worker;
+    float scale;
+    uint64_t sequence, version, begins_step;
+    uint64_t range_count, numbers;
+};
+
+#define LOG_MAGIC UINT64_C(0x31676f6c70727470) /* "ptrplog1" */
+
+static trp_status log_failed(const struct shard_keep *keep)
+{
+    return trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", keep->log,
+                    strerror(errno));
+}
+
+void keep_init(struct shard_keep *keep, const char *dir, const char *vector, bool logs)
+{
+    *keep = (struct shard_keep){.fd = -1, .logs = logs};
+    if (!dir)
+        return;
+    keep->checkpoint = xasprintf("%s/%s.safetensors", dir, vector);
+    keep->log = xasprintf("%s/%s.log", dir, vector);
+}
+
+void keep_cleanup(struct shard_keep *keep)
+{
+    if (keep->log)
+        fd_close(keep->fd);
+    free(keep->checkpoint);
+    free(keep->log);
+    *keep = (struct shard_keep){.fd = -1};
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------- */
+
+enum { COUNTERS = 9, KEEP_TENSORS = 16 };
+
+static trp_checkpoint_tensor tensor_of(const char *name, trp_checkpoint_type type, size_t count,
+                                       const void *data)
+{
+    return (trp_checkpoint_tensor){
+        .name = name, .type = type, .rank = 1, .shape = {count}, .data = data};
+}
+
+/* Everything of a shard that changes, as tensors: two columns of its workers, its counters, its
+ * numbers. `columns` and `counters` are the caller's memory. */
+static size_t shard_tensors(const struct param_shard *shard, uint64_t *columns, uint64_t *counters,
+                            trp_checkpoint_tensor tensors[KEEP_TENSORS])
+{
+    size_t count = 0, workers = shard->options.workers;
+    tensors[count++] = tensor_of("values", TRP_CHECKPOINT_F32, shard->count, shard->values);
+    for (size_t k = 0; k < trp_optimizer_states(&shard->options.optimizer); k++)
+        tensors[count++] = tensor_of(trp_optimizer_state_name(&shard->options.optimizer, k),
+                                     TRP_CHECKPOINT_F32, shard->count, shard->state[k]);
+    if (shard->sum)
+        tensors[count++] = tensor_of("sum", TRP_CHECKPOINT_F64, shard->count, shard->sum);
+    if (shard->effects) {
+        tensors[count++] = tensor_of("effects", TRP_CHECKPOINT_U64, 2 * (size_t)shard->effect_count,
+                                     shard->effects);
+        tensors[count++] = tensor_of("means", TRP_CHECKPOINT_F32,
+                                     shard->effect_count * shard->count, shard->means);
+    }
+    tensors[count++] = tensor_of("workers", TRP_CHECKPOINT_U64, 2 * workers, columns);
+    tensors[count++] = tensor_of("counters", TRP_CHECKPOINT_U64, COUNTERS, counters);
+    return count;
+}
+
+static void put_counters(const struct param_shard *shard, uint64_t steps, uint64_t number,
+                         uint64_t counters[COUNTERS])
+{
+    const uint64_t values[COUNTERS] = {shard->steps,  shard->version, shard->first_version,
+                                       shard->rounds, shard->pushes,  shard->dropped,
+                                       shard->summed, steps,          number};
+    memcpy(counters, values, sizeof values);
+}
+
+static void take_counters(struct param_shard *shard, const uint64_t counters[COUNTERS],
+                          uint64_t *steps, uint64_t *number)
+{
+    shard->steps = counters[0];
+    shard->version = counters[1];
+    shard->first_version = counters[2];
+    shard->rounds = counters[3];
+    shard->pushes = counters[4];
+    shard->dropped = counters[5];
+    shard->summed = (uint32_t)counters[6];
+    *steps = counters[7];
+    *number = counters[8];
+}
+
+static trp_status begin_log(struct shard_keep *keep)
+{
+    const struct log_head head = {LOG_MAGIC, keep->number};
+    fd_close(keep->fd);
+    keep->bytes = keep->changes = 0;
+    if (!keep->logs)
+        return TRP_OK;
+    keep->fd = open(keep->log, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (keep->fd < 0 || write(keep->fd, &head, sizeof head) != sizeof head)
+        return log_failed(keep);
+    keep->bytes = sizeof head;
+    return TRP_OK;
+}
+
+static uint64_t log_bytes_max(const struct param_shard *shard)
+{
+    uint64_t bytes = KEEP_LOG_VECTORS * sizeof(float) * (uint64_t)shard->count;
+    return bytes > KEEP_LOG_BYTES ? bytes : KEEP_LOG_BYTES;
+}
+
+trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, uint64_t steps,
+                     bool now)
+{
+    bool due = keep->logs ? keep->bytes >= log_bytes_max(shard) : keep->changes >= KEEP_CHANGES;
+    if (!keep->checkpoint || (!due && !now))
+        return TRP_OK;
+    uint64_t counters[COUNTERS];
+    uint64_t *columns = xcalloc(shard->options.workers, 2 * sizeof *columns);
+    trp_checkpoint_tensor tensors[KEEP_TENSORS];
+    for (uint32_t i = 0; i < shard->options.workers; i++) {
+        columns[2 * i] = shard->workers[i].clock;
+        columns[2 * i + 1] = shard->workers[i].present;
+    }
+    put_counters(shard, steps, ++keep->number, counters);
+    size_t count = shard_tensors(shard, columns, counters, tensors);
+    trp_status status = trp_checkpoint_write(keep->checkpoint, tensors, count, NULL, 0);
+    free(columns);
+    return status == TRP_OK ? begin_log(keep) : status;
+}
+
+static trp_status load_checkpoint(struct shard_keep *keep, struct param_shard *shard,
+                                  const trp_checkpoint *checkpoint, uint64_t *steps)
+{
+    uint64_t counters[COUNTERS];
+    uint64_t *columns = xcalloc(shard->options.workers, 2 * sizeof *columns);
+    trp_checkpoint_tensor tensors[KEEP_TENSORS];
+    size_t count = shard_tensors(shard, columns, counters, tensors);
+    trp_status status = TRP_OK;
+    for (size_t i = 0; i < count && status == TRP_OK; i++)
+        status = trp_checkpoint_get(checkpoint, tensors[i].name, tensors[i].type,
+                                    tensors[i].shape[0], (void *)(uintptr_t)tensors[i].data);
+    for (uint32_t i = 0; status == TRP_OK && i < shard->options.workers; i++)
+        shard->workers[i] =
+            (struct shard_worker){.clock = columns[2 * i], .present = columns[2 * i + 1] != 0};
+    if (status == TRP_OK)
+        take_counters(shard, counters, steps, &keep->number);
+    free(columns);
+    return status;
+}
+
+/* ---- the log ------------------------------------------------------------------------------- */
+
+static uint32_t record_crc(const struct log_record *record, const void *ranges, const void *grads)
+{
+    uint32_t crc = crc32c(0, (const uint8_t *)record + sizeof record->crc,
+                          sizeof *record - sizeof record->crc);
+    crc = crc32c(crc, ranges, record->range_count * sizeof(struct shard_range));
+    return crc32c(crc, grads, record->numbers * sizeof(float));
+}
+
+static bool write_all(int fd, struct iovec *parts, int count)
+{
+    while (count > 0) {
+        ssize_t written = writev(fd, parts, count);
+        if (written < 0 && errno != EINTR)
+            return false;
+        for (; written > 0 && count > 0; parts++, count--) {
+            size_t part = (size_t)written < parts->iov_len ? (size_t)written : parts->iov_len;
+            parts->iov_base = (uint8_t *)parts->iov_base + part;
+            parts->iov_len -= part;
+            written -= (ssize_t)part;
+            if (parts->iov_len > 0)
+                break;
+        }
+        while (count > 0 && parts->iov_len == 0) {
+            parts++;
+            count--;
+        }
+    }
+    return true;
+}
+
+trp_status keep_append(struct shard_keep *keep, enum keep_kind kind, const struct shard_push *push,
+                       bool begins_step)
+{
+    keep->changes++;
+    if (!keep->log || !keep->logs)
+        return TRP_OK;
+    struct log_record record = {.kind = kind,
+                                .worker = push->worker,
+                                .scale = push->scale,
+                                .sequence = push->sequence,
+                                .version = push->version,
+                                .begins_step = begins_step,
+                                .range_count = push->range_count};
+    for (size_t i = 0; i < push->range_count; i++)
+        record.numbers += push->ranges[i].hi - push->ranges[i].lo;
+    record.crc = record_crc(&record, push->ranges, push->grads);
+    struct iovec parts[] = {
+        {&record, sizeof record},
+        {(void *)(uintptr_t)push->ranges, push->range_count * sizeof *push->ranges},
+        {(void *)(uintptr_t)push->grads, record.numbers * sizeof(float)}};
+    uint64_t bytes = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
+    if (!write_all(keep->fd, parts, 3)) {
+        trp_status status = log_failed(keep);
+        if (ftruncate(keep->fd, (off_t)keep->bytes) != 0 ||
+            lseek(keep->fd, 0, SEEK_END) != (off_t)keep->bytes)
+            trp_log(TRP_WARN, "%s: the end of it is torn", keep->log);
+        return status;
+    }
+    keep->bytes += bytes;
+    return TRP_OK;
+}
+
+/* ---- after a restart ----------------------------------------------------------------------- */
+
+struct logged_record {
+    struct log_record record;
+    struct shard_range *ranges;
+    float *grads;
+};
+
+static bool read_all(int fd, void *bytes, size_t size)
+{
+    uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t got = read(fd, at, size);
+        if (got <= 0)
+            return false;
+        at += got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+/* False: the log ends here. */
+static bool read_record(const struct shard_keep *keep, const struct param_shard *shard,
+                        struct logged_record *replayed)
+{
+    struct log_record *record = &replayed->record;
+    size_t numbers;
+    if (!read_all(keep->fd, record, sizeof *record) || record->range_count > shard->count ||
+        record->numbers > shard->count || record->worker >= shard->options.workers)
+        return false;
+    replayed->ranges =
+        xrealloc(replayed->ranges, (record->range_count + 1) * sizeof *replayed->ranges);
+    return read_all(keep->fd, replayed->ranges, record->range_count * sizeof *replayed->ranges) &&
+           read_all(keep->fd, replayed->grads, record->numbers * sizeof(float)) &&
+           record_crc(record, replayed->ranges, replayed->grads) == record->crc &&
+           shard_check(shard, replayed->ranges, record->range_count, &numbers) == TRP_OK &&
+           numbers == record->numbers;
+}
+
+static void do_again(struct param_shard *shard, const struct logged_record *replayed,
+                     uint64_t *steps)
+{
+    const struct log_record *record = &replayed->record;
+    if (record->kind == KEEP_JOIN)
+        shard_join(shard, record->worker);
+    else if (record->kind == KEEP_LEAVE)
+        shard_leave(shard, record->worker);
+    else
+        shard_push(shard, &(struct shard_push){.worker = record->worker,
+                                               .sequence = record->sequence,
+                                               .version = record->version,
+                                               .scale = record->scale,
+                                               .ranges = replayed->ranges,
+                                               .range_count = record->range_count,
+                                               .grads = replayed->grads});
+    *steps += record->begins_step;
+}
+
+/* Goes on behind the last whole record. */
+static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps)
+{
+    struct log_head head;
+    keep->fd = open(keep->log, O_RDWR | O_CLOEXEC);
+    if (keep->fd < 0 && errno == ENOENT)
+        return begin_log(keep);
+    if (keep->fd < 0)
+        return log_failed(keep);
+    if (!read_all(keep->fd, &head, sizeof head) || head.magic != LOG_MAGIC ||
+        head.number != keep->number)
+        return begin_log(keep); /* of a checkpoint before: all of it is in this one */
+    struct logged_record replayed = {.grads = xcalloc(shard->count + 1, sizeof(float))};
+    keep->bytes = sizeof head;
+    while (read_record(keep, shard, &replayed)) {
+        do_again(shard, &replayed, steps);
+        keep->changes++;
+        keep->bytes += sizeof replayed.record +
+                       replayed.record.range_count * sizeof *replayed.ranges +
+                       replayed.record.numbers * sizeof(float);
+    }
+    free(replayed.ranges);
+    free(replayed.grads);
+    if (ftruncate(keep->fd, (off_t)keep->bytes) != 0 ||
+        lseek(keep->fd, 0, SEEK_END) != (off_t)keep->bytes)
+        return log_failed(keep);
+    return TRP_OK;
+}
+
+trp_status keep_load(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps,
+                     bool *found)
+{
+    trp_checkpoint *checkpoint = NULL;
+    *found = false;
+    if (!keep->checkpoint)
+        return TRP_OK;
+    trp_status status = trp_checkpoint_read(&checkpoint, keep->checkpoint);
+    if (status == TRP_NOT_FOUND)
+        return TRP_OK;
+    if (status == TRP_OK)
+        status = load_checkpoint(keep, shard, checkpoint, steps);
+    trp_checkpoint_destroy(checkpoint);
+    TRP_TRY(status);
+    *found = true;
+    if (keep->logs)
+        return replay_log(keep, shard, steps);
+    shard_skip_versions(shard, KEEP_VERSION_GAP);
+    return keep_save(keep, shard, *steps, true);
+}

@@ -1,0 +1,38 @@
+/* A shard on disk: a checkpoint, and the messages that it took since, which are appended before
+ * they are answered. The shard after a restart is the one that takes the same messages again. */
+#ifndef TRP_LEARNER_SERVER_KEEP_H
+#define TRP_LEARNER_SERVER_KEEP_H
+
+#include "shard.h"
+
+struct shard_keep {
+    char *checkpoint, *log; /* paths; NULL: nothing is kept */
+    bool logs;              /* else checkpoints alone are written */
+    int fd;                 /* of the log */
+    uint64_t number;        /* of the log: that of the checkpoint before it */
+    uint64_t bytes;         /* in the log */
+    uint64_t changes;       /* since the checkpoint */
+};
+
+/* What a log has. */
+enum keep_kind { KEEP_PUSH, KEEP_JOIN, KEEP_LEAVE };
+
+/* Where files of `vector` are in `dir`; NULL: nothing is kept. */
+void keep_init(struct shard_keep *keep, const char *dir, const char *vector, bool logs);
+void keep_cleanup(struct shard_keep *keep); /* zeroed is fine */
+
+/* Makes of a shard with the right options the one that was kept; *found: there was one. `steps` are
+ * counted by pushes that begin one. DATA_LOSS: files are damaged. FAILED_PRECONDITION: they are of
+ * another shard. */
+TRP_MUST_USE trp_status keep_load(struct shard_keep *keep, struct param_shard *shard,
+                                  uint64_t *steps, bool *found);
+
+/* Before it is done. Fails as the disk does, then nothing was appended. */
+TRP_MUST_USE trp_status keep_append(struct shard_keep *keep, enum keep_kind kind,
+                                    const struct shard_push *push, bool begins_step);
+
+/* Writes a checkpoint where one is due, or always: with `now`. */
+TRP_MUST_USE trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard,
+                                  uint64_t steps, bool now);
+
+#endif

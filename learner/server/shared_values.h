@@ -1,0 +1,54 @@
+/* Numbers that a server writes and workers of its host read where they lie. Between two looks at
+ * the count of writes that are the same and even nothing was written. */
+#ifndef TRP_LEARNER_SERVER_SHARED_VALUES_H
+#define TRP_LEARNER_SERVER_SHARED_VALUES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/sealed.h"
+
+struct shared_values {
+    uint8_t nonce[SEALED_NONCE_BYTES];
+    _Atomic uint64_t writes; /* odd: one is going on */
+    _Atomic uint64_t version;
+    uint64_t behind_head[4];
+    float numbers[];
+};
+
+_Static_assert(sizeof(struct shared_values) == 64, "numbers begin at a cache line");
+
+static inline void shared_values_begin(struct shared_values *values)
+{
+    uint64_t writes = atomic_load_explicit(&values->writes, memory_order_relaxed);
+    atomic_store_explicit(&values->writes, writes + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+}
+
+static inline void shared_values_end(struct shared_values *values, uint64_t version)
+{
+    uint64_t writes = atomic_load_explicit(&values->writes, memory_order_relaxed);
+    atomic_store_explicit(&values->version, version, memory_order_relaxed);
+    atomic_store_explicit(&values->writes, writes + 1, memory_order_release);
+}
+
+/* False: something is being written. */
+static inline bool shared_values_look(const struct shared_values *values, uint64_t *writes,
+                                      uint64_t *version)
+{
+    struct shared_values *memory = (struct shared_values *)(uintptr_t)values;
+    *writes = atomic_load_explicit(&memory->writes, memory_order_acquire);
+    *version = atomic_load_explicit(&memory->version, memory_order_relaxed);
+    return *writes % 2 == 0;
+}
+
+/* Nothing was written since. */
+static inline bool shared_values_are_whole(const struct shared_values *values, uint64_t writes)
+{
+    struct shared_values *memory = (struct shared_values *)(uintptr_t)values;
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&memory->writes, memory_order_relaxed) == writes;
+}
+
+#endif

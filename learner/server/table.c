@@ -1,0 +1,333 @@
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <troupe/log.h>
+#include <troupe/nn.h>
+#include "core/alloc.h"
+
+bool server_table_name_is_one(const char *vector)
+{
+    size_t length = strspn(vector, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    return length > 0 && length <= TABLE_NAME_BYTES_MAX && vector[length] == '\0';
+}
+
+static struct shared_values *shared_values_of(const struct server_table *table)
+{
+    return (struct shared_values *)(void *)table->memory.memory;
+}
+
+/* ---- its life ------------------------------------------------------------------------------ */
+
+/* In memory that others can map, where the system lets us. */
+static float *place_values(struct server_table *table, size_t count, bool keeps_private)
+{
+    size_t bytes = sizeof(struct shared_values) + count * sizeof(float);
+    trp_status status =
+        keeps_private ? TRP_UNAVAILABLE : sealed_create(&table->memory, "troupe-shard", bytes);
+    if (status == TRP_OK)
+        return shared_values_of(table)->numbers;
+    return table->own = trp_floats_create(count);
+}
+
+trp_status server_table_create(struct server_table **out, const struct shard_options *options,
+                               const Troupe__ServerJoinRequest *request, bool keeps_private)
+{
+    struct server_table *table = xcalloc(1, sizeof *table);
+    size_t count = (size_t)request->count;
+    trp_status status =
+        shard_create(&table->shard, options, place_values(table, count, keeps_private), count);
+    if (status != TRP_OK) {
+        server_table_destroy(table);
+        return status;
+    }
+    table->vector = xstrdup(request->vector);
+    table->first = request->first;
+    table->workers = xcalloc(options->workers, sizeof *table->workers);
+    table->keep.fd = -1;
+    *out = table;
+    return TRP_OK;
+}
+
+static void give_mapped(struct server_table_worker *worker)
+{
+    if (worker->mapped)
+        munmap((void *)(uintptr_t)worker->mapped, worker->bytes);
+    worker->mapped = NULL;
+    worker->gradients = NULL;
+}
+
+void server_table_destroy(struct server_table *table)
+{
+    for (uint32_t i = 0; table->workers && i < table->shard.options.workers; i++) {
+        give_mapped(&table->workers[i]);
+        free(table->workers[i].name);
+    }
+    free(table->workers);
+    shard_destroy(&table->shard);
+    keep_cleanup(&table->keep);
+    keys_cleanup(&table->keys);
+    sealed_cleanup(&table->memory);
+    trp_floats_destroy(table->own);
+    free(table->vector);
+    free(table);
+}
+
+/* ---- what it begins with ------------------------------------------------------------------- */
+
+static trp_status begin_with(struct param_shard *shard, const Troupe__ServerJoinRequest *request)
+{
+    size_t states = trp_optimizer_states(&shard->options.optimizer);
+    if (request->n_states != 0 && request->n_states != states)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s joins '%s' with %zu vectors of state, %s has %zu",
+                        request->name, request->vector, request->n_states,
+                        trp_optimizer_name(shard->options.optimizer.kind), states);
+    for (size_t k = 0; k < request->n_states; k++)
+        if (request->states[k].len != shard->count * sizeof(float))
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "%s joins '%s' with %zu bytes of state for %zu numbers", request->name,
+                            request->vector, request->states[k].len, shard->count);
+    if (shard->count > 0)
+        memcpy(shard->values, request->values.data, request->values.len);
+    for (size_t k = 0; k < request->n_states && shard->count > 0; k++)
+        memcpy(shard->state[k], request->states[k].data, request->states[k].len);
+    shard->steps = request->optimizer_steps;
+    return TRP_OK;
+}
+
+static void begin_write(const struct server_table *table)
+{
+    if (table->memory.memory)
+        shared_values_begin(shared_values_of(table));
+}
+
+static void end_write(const struct server_table *table)
+{
+    if (table->memory.memory)
+        shared_values_end(shared_values_of(table), table->shard.version);
+}
+
+trp_status server_table_load(struct server_table *table, const Troupe__ServerJoinRequest *request)
+{
+    bool found;
+    TRP_TRY(keep_load(&table->keep, &table->shard, &table->steps, &found));
+    if (!found) {
+        table->steps = request->steps;
+        TRP_TRY(begin_with(&table->shard, request));
+        TRP_TRY(server_table_save(table, true));
+    }
+    begin_write(table);
+    end_write(table);
+    return TRP_OK;
+}
+
+trp_status server_table_save(struct server_table *table, bool now)
+{
+    return keep_save(&table->keep, &table->shard, table->steps, now);
+}
+
+trp_status server_table_fits(const struct server_table *table,
+                             const Troupe__ServerJoinRequest *request)
+{
+    const struct param_shard *shard = &table->shard;
+    if (request->workers == shard->options.workers && request->first == table->first &&
+        request->count == shard->count &&
+        request->optimizer->kind == (uint32_t)shard->options.optimizer.kind)
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "%s joins '%s' as one of %" PRIu32 " with %" PRIu64 " numbers from %" PRIu64
+                    " on, the others as of %" PRIu32 " with %zu from %" PRIu64 " on",
+                    request->name, table->vector, request->workers, request->count, request->first,
+                    shard->options.workers, shard->count, table->first);
+}
+
+/* ---- workers ------------------------------------------------------------------------------- */
+
+static void map_gradients(const struct server_table *table, struct server_table_worker *worker,
+                          const Troupe__SharedParams *from)
+{
+    struct sealed_place place = {.bytes = from->bytes,
+                                 .device = from->device,
+                                 .inode = from->inode,
+                                 .pid = from->pid,
+                                 .fd = from->fd};
+    size_t bytes = sizeof(struct shared_values) + table->shard.count * sizeof(float);
+    if (from->nonce.len != sizeof place.nonce || from->bytes != bytes)
+        return;
+    memcpy(place.nonce, from->nonce.data, sizeof place.nonce);
+    if (sealed_map(&worker->mapped, &place) != TRP_OK) {
+        trp_log(TRP_DEBUG, "gradients are sent worker=%s reason=%s", worker->name,
+                trp_last_error());
+        worker->mapped = NULL;
+        return;
+    }
+    worker->bytes = bytes;
+    worker->gradients = ((const struct shared_values *)(const void *)worker->mapped)->numbers;
+}
+
+static trp_status change_presence(struct server_table *table, uint32_t worker, enum keep_kind kind)
+{
+    TRP_TRY(keep_append(&table->keep, kind, &(struct shard_push){.worker = worker}, false));
+    begin_write(table);
+    if (kind == KEEP_JOIN)
+        shard_join(&table->shard, worker);
+    else
+        shard_leave(&table->shard, worker);
+    end_write(table);
+    return TRP_OK;
+}
+
+trp_status server_table_join(struct server_table *table, const Troupe__ServerJoinRequest *request,
+                             const Troupe__SharedParams *gradients)
+{
+    struct server_table_worker *worker = &table->workers[request->worker];
+    if (!table->shard.workers[request->worker].present)
+        TRP_TRY(change_presence(table, request->worker, KEEP_JOIN));
+    free(worker->name);
+    worker->name = xstrdup(request->name);
+    worker->heard_ns = clock_now_ns(&clock_monotonic);
+    give_mapped(worker);
+    if (gradients && table->memory.memory)
+        map_gradients(table, worker, gradients);
+    return TRP_OK;
+}
+
+void server_table_invite(const struct server_table *table, Troupe__SharedParams *shared)
+{
+    const struct sealed_place *place = &table->memory.place;
+    shared->bytes = place->bytes;
+    shared->device = place->device;
+    shared->inode = place->inode;
+    shared->pid = place->pid;
+    shared->fd = place->fd;
+    shared->nonce = (ProtobufCBinaryData){.len = sizeof place->nonce,
+                                          .data = (uint8_t *)(uintptr_t)place->nonce};
+}
+
+static uint64_t slowest_clock(const struct server_table *table, uint32_t *slowest)
+{
+    *slowest = shard_awaited(&table->shard);
+    return *slowest == UINT32_MAX ? UINT64_MAX : table->shard.workers[*slowest].clock;
+}
+
+uint32_t server_table_silent(const struct server_table *table, uint64_t patience_ms)
+{
+    int64_t now_ns = clock_now_ns(&clock_monotonic);
+    for (uint32_t i = 0; patience_ms > 0 && i < table->shard.options.workers; i++) {
+        const struct server_table_worker *worker = &table->workers[i];
+        if (worker->name && (uint64_t)(now_ns - worker->heard_ns) / 1000000 > patience_ms)
+            return i + 1;
+    }
+    return 0;
+}
+
+uint64_t server_table_behind(struct server_table *table, uint32_t worker)
+{
+    uint32_t slowest;
+    uint64_t least = slowest_clock(table, &slowest), clock = table->shard.workers[worker].clock;
+    uint64_t behind = clock > least ? clock - least : 0;
+    if (behind > table->most_behind && shard_may_read(&table->shard, worker))
+        table->most_behind = behind;
+    return behind;
+}
+
+trp_status server_table_lose_silent(struct server_table *table,
+                                    const Troupe__ServerPullRequest *request,
+                                    struct deadline *until)
+{
+    uint32_t slowest;
+    uint64_t least = slowest_clock(table, &slowest);
+    int64_t now_ns = clock_now_ns(&clock_monotonic);
+    int64_t patience_ns =
+        request->patience_ms < INT32_MAX ? (int64_t)request->patience_ms * 1000000 : INT64_MAX / 2;
+    if (table->waited_ns == 0 || table->waited_clock != least) {
+        table->waited_ns = now_ns;
+        table->waited_clock = least;
+    }
+    *until = (struct deadline){table->waited_ns + patience_ns};
+    if (slowest == UINT32_MAX || now_ns < until->at_ns)
+        return TRP_OK;
+    const char *name = table->workers[slowest].name ? table->workers[slowest].name : "a learner";
+    if (!request->goes_on)
+        return trp_fail(TRP_DEADLINE_EXCEEDED,
+                        "%s (number %" PRIu32 ") has not pushed to '%s' for %" PRIu64
+                        " ms, after %" PRIu64 " times, and %s waits for it",
+                        name, slowest, table->vector, request->patience_ms, least,
+                        table->workers[request->worker].name);
+    trp_log(TRP_WARN,
+            "parameter server goes on without learner=%s number=%" PRIu32
+            " vector=%s pushes=%" PRIu64,
+            name, slowest, table->vector, least);
+    table->waited_ns = 0;
+    return change_presence(table, slowest, KEEP_LEAVE);
+}
+
+/* ---- numbers ------------------------------------------------------------------------------- */
+
+trp_status server_table_push(struct server_table *table, const struct shard_push *push,
+                             bool begins_step, enum shard_answer *answer)
+{
+    if (!table->shard.workers[push->worker].present)
+        TRP_TRY(change_presence(table, push->worker, KEEP_JOIN));
+    *answer = shard_judge(&table->shard, push);
+    bool takes = *answer == SHARD_TAKEN || *answer == SHARD_DROPPED;
+    if (takes)
+        TRP_TRY(keep_append(&table->keep, KEEP_PUSH, push, begins_step));
+    begin_write(table);
+    *answer = shard_push(&table->shard, push);
+    end_write(table);
+    if (!takes)
+        return TRP_OK;
+    table->steps += begins_step;
+    table->waited_ns = 0;
+    table->workers[push->worker].heard_ns = clock_now_ns(&clock_monotonic);
+    return server_table_save(table, false);
+}
+
+static void gather_ranges(const float *from, const struct key_list *list, float *to)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        size_t numbers = list->ranges[i].hi - list->ranges[i].lo;
+        memcpy(to, from + list->ranges[i].lo, numbers * sizeof(float));
+        to += numbers;
+    }
+}
+
+static ProtobufCBinaryData numbers_of(float *from, const struct key_list *list, float **room)
+{
+    ProtobufCBinaryData bytes = {.len = list->numbers * sizeof(float)};
+    if (list->count > 1) {
+        gather_ranges(from, list, *room);
+        from = *room;
+        *room += list->numbers;
+    } else if (list->count == 1) {
+        from += list->ranges[0].lo;
+    }
+    bytes.data = (uint8_t *)from;
+    return bytes;
+}
+
+trp_status server_table_copy_out(const struct server_table *table, const struct key_list *list,
+                                 const Troupe__ServerPullRequest *request,
+                                 Troupe__ServerPullReply *reply, struct server_table_copy *copy)
+{
+    const struct param_shard *shard = &table->shard;
+    size_t states = request->states ? trp_optimizer_states(&shard->options.optimizer) : 0;
+    if (list->count > 1) {
+        copy->gathered = malloc((states + 1) * list->numbers * sizeof(float));
+        if (!copy->gathered)
+            return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for %zu numbers of '%s'",
+                            (states + 1) * list->numbers, table->vector);
+    }
+    float *room = copy->gathered;
+    if (!request->in_memory)
+        reply->values = numbers_of(shard->values, list, &room);
+    for (size_t k = 0; k < states; k++)
+        copy->states[k] = numbers_of(shard->state[k], list, &room);
+    reply->states = states > 0 ? copy->states : NULL;
+    reply->n_states = states;
+    return TRP_OK;
+}

@@ -1,0 +1,92 @@
+/* Inner to server/: a shard with what a server has beside it: its memory, its files, its workers.
+ */
+#ifndef TRP_LEARNER_SERVER_TABLE_H
+#define TRP_LEARNER_SERVER_TABLE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/clock.h"
+#include "core/sealed.h"
+#include "keep.h"
+#include "keys.h"
+#include "parameter_server.pb-c.h"
+#include "shared_values.h"
+
+struct server_table_worker {
+    char *name;            /* NULL: it has not joined in this life */
+    const uint8_t *mapped; /* memory of another process; NULL: none */
+    size_t bytes;
+    const float *gradients; /* in it */
+    int64_t heard_ns;       /* when it joined or pushed last */
+};
+
+struct server_table {
+    char *vector;
+    uint64_t first; /* of the vector */
+    uint64_t steps; /* of learners that began with a push to it */
+    struct param_shard shard;
+    struct shard_keep keep;
+    struct keys keys;
+    struct sealed memory;                /* where its values lie, or: */
+    float *own;                          /* NULL */
+    struct server_table_worker *workers; /* as many as the shard has */
+    uint64_t waited_clock;               /* of the slowest, since: */
+    int64_t waited_ns;                   /* 0: nobody waits */
+    uint64_t most_behind;                /* at a read, of all so far */
+};
+
+/* A file's name, too. */
+bool server_table_name_is_one(const char *vector);
+
+TRP_MUST_USE trp_status server_table_create(struct server_table **out,
+                                            const struct shard_options *options,
+                                            const Troupe__ServerJoinRequest *request,
+                                            bool keeps_private);
+void server_table_destroy(struct server_table *table);
+
+/* Begins with what its files have, or else with the request's. */
+TRP_MUST_USE trp_status server_table_load(struct server_table *table,
+                                          const Troupe__ServerJoinRequest *request);
+TRP_MUST_USE trp_status server_table_save(struct server_table *table, bool now);
+
+/* FAILED_PRECONDITION: a worker has another vector, range, optimizer or number of workers. */
+TRP_MUST_USE trp_status server_table_fits(const struct server_table *table,
+                                          const Troupe__ServerJoinRequest *request);
+
+/* `gradients` NULL: they are sent. */
+TRP_MUST_USE trp_status server_table_join(struct server_table *table,
+                                          const Troupe__ServerJoinRequest *request,
+                                          const Troupe__SharedParams *gradients);
+void server_table_invite(const struct server_table *table, Troupe__SharedParams *shared);
+
+/* Kept first, then done. */
+TRP_MUST_USE trp_status server_table_push(struct server_table *table, const struct shard_push *push,
+                                          bool begins_step, enum shard_answer *answer);
+
+/* A worker waits: whoever it waits for for too long is lost, or the wait is a failure. *until: when
+ * that is. */
+TRP_MUST_USE trp_status server_table_lose_silent(struct server_table *table,
+                                                 const Troupe__ServerPullRequest *request,
+                                                 struct deadline *until);
+
+/* 1 + the number of a worker that has joined and has said nothing for so long; 0: there is none. */
+uint32_t server_table_silent(const struct server_table *table, uint64_t patience_ms);
+
+/* Clocks that the slowest worker is behind this one. */
+uint64_t server_table_behind(struct server_table *table, uint32_t worker);
+
+struct server_table_copy {
+    float *gathered; /* for free() */
+    ProtobufCBinaryData states[TRP_OPTIMIZER_STATES_MAX];
+};
+
+/* The numbers of a list, in the table where that is one range. RESOURCE_EXHAUSTED: no memory. */
+TRP_MUST_USE trp_status server_table_copy_out(const struct server_table *table,
+                                              const struct key_list *list,
+                                              const Troupe__ServerPullRequest *request,
+                                              Troupe__ServerPullReply *reply,
+                                              struct server_table_copy *copy);
+
+#endif

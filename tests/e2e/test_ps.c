@@ -1,0 +1,173 @@
+/* Parameter servers that are killed or hang while learners learn on them: the real example, in
+ * processes. */
+#include "learners.h"
+
+static void servers_start(struct scene *scene, const char *const *more)
+{
+    const char *argv[16] = {
+        PS,           "--run-dir=run",      "--seed=1",
+        "--grace=20", "--launch=processes", "--set=learner.collective_timeout_ms=3000"};
+    size_t count = 6;
+    while (*more)
+        argv[count++] = *more++;
+    scene_start(scene, argv);
+}
+
+#define START(...) servers_start(scene, (const char *const[]){__VA_ARGS__, NULL})
+
+static pid_t pid_of_server(const struct scene *scene, uint32_t index)
+{
+    char *name = xasprintf("run/logs/server-%u.log", index);
+    pid_t pid = pid_in(scene, name);
+    free(name);
+    return pid;
+}
+
+static void kill_server(struct scene *scene, uint32_t index)
+{
+    struct deadline deadline = patience();
+    pid_t pid = pid_of_server(scene, index);
+    double steps = reported(scene, 0, "learner_steps");
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    while (pid_of_server(scene, index) == pid)
+        look_again_soon(deadline, "a server that is started again");
+    await_steps(scene, 0, steps + 50);
+    await_steps(scene, 1, steps + 50);
+}
+
+/* What each server says in the end: pushes, and the bound that held. */
+static void check_bound(const struct scene *scene, uint32_t index)
+{
+    char *out = scene_read(scene, "out");
+    char *pattern = xasprintf("server/%u: ", index);
+    unsigned long long pushes = 0, behind = 99, slack = 0;
+    for (const char *at = out; (at = strstr(at, pattern)); at++)
+        if (sscanf(at + strlen(pattern),
+                   "%llu pushes; no learner read more than %llu clocks ahead of the slowest, its "
+                   "slack is %llu",
+                   &pushes, &behind, &slack) == 3)
+            break;
+    assert_true(pushes > 100);
+    assert_int_equal(slack, 3);
+    assert_true(behind <= slack);
+    free(pattern);
+    free(out);
+}
+
+static void the_target_is_reached_though_servers_are_killed(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=195", "--set=agent.learning_rate=1e-3");
+    struct deadline deadline = patience();
+    pid_t evaluator;
+    while ((evaluator = pid_in(scene, "run/logs/evaluator-0.log")) == 0)
+        look_again_soon(deadline, "the evaluator");
+    assert_int_equal(kill(evaluator, SIGSTOP), 0); /* it does not find out before */
+    await_steps(scene, 0, 50);
+    kill_server(scene, 0);
+    kill_server(scene, 1);
+    kill_server(scene, 0);
+    assert_int_equal(kill(evaluator, SIGCONT), 0);
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "out", "the target of 195 is reached");
+    assert_file_contains(scene, "out", "server/0:       failed 2 times, began again 2 times");
+    assert_file_contains(
+        scene, "err", "server/0 failed: it was killed by signal 9 (Killed): it is started again");
+    check_bound(scene, 0);
+    check_bound(scene, 1);
+}
+
+static void on_one_host_memory_is_shared_or_not_as_is_said(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=learner.max_steps=200");
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "run/logs/learner-0.log", "memory=shared");
+    scene_empty(scene);
+    START("--set=learner.max_steps=200", "--set=server.no_share=true");
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "run/logs/learner-0.log", "memory=sent");
+}
+
+static void a_server_that_hangs_or_may_not_come_back_is_named(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0", "--set=server.restarts=0");
+    await_steps(scene, 0, 20);
+    kill(pid_of_server(scene, 1), SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "failed: server/1: it was killed by signal 9 (Killed)");
+    scene_empty(scene);
+    START("--set=evaluator.target_return=0", "--set=learner.restarts=0", "--grace=2");
+    await_steps(scene, 0, 20);
+    kill(pid_of_server(scene, 1), SIGSTOP);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_file_contains(scene, "err", "'params' at server/1, which did not answer in time");
+}
+
+static void a_learner_that_is_killed_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0");
+    await_steps(scene, 1, 20);
+    for (uint32_t index = 0; index < 2; index++) {
+        double steps = reported(scene, 1 - index, "learner_steps");
+        pid_t pid = pid_of(scene, index);
+        kill(pid, SIGKILL);
+        await_restart(scene, index, pid);
+        await_steps(scene, 1 - index, steps + 50);
+        await_steps(scene, index, steps + 50);
+    }
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
+/* With a rule under which nobody waits for it, too. */
+static void who_hangs_is_left_out_and_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const rules[] = {"--set=server.rule=async", "--set=server.rule=sync"};
+    for (uint32_t i = 0; i < 2; i++) {
+        START("--set=evaluator.target_return=0", "--set=learner.collective_timeout_ms=1500",
+              rules[i]);
+        await_steps(scene, 1, 20);
+        pid_t pid = pid_of(scene, 0); /* the one that publishes */
+        assert_int_equal(kill(pid, SIGSTOP), 0);
+        await_restart(scene, 0, pid);
+        await_steps(scene, 0, reported(scene, 1, "learner_steps") + 50);
+        assert_file_contains(scene, "err", "the other learners of learner waited 1.5 s for it");
+        kill(scene->pid, SIGINT);
+        assert_int_equal(scene_wait(scene), 128 + SIGINT);
+        scene_empty(scene);
+    }
+}
+
+static void a_run_goes_on_where_its_servers_were(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (uint32_t i = 0; i < 2; i++) {
+        char *limit = xasprintf("--set=learner.max_steps=%u", 200 * (i + 1));
+        START(limit, modes[i], "--set=evaluator.target_return=0",
+              i > 0 ? "--resume" : "--log-level=info");
+        assert_int_equal(scene_wait(scene), 0);
+        free(limit);
+    }
+    double steps = summed_up(scene, "out", " learner steps"); /* both may have begun one more */
+    assert_true(steps >= 400 && steps < 410);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(the_target_is_reached_though_servers_are_killed),
+        TEST(on_one_host_memory_is_shared_or_not_as_is_said),
+        TEST(a_server_that_hangs_or_may_not_come_back_is_named),
+        TEST(a_learner_that_is_killed_comes_back),
+        TEST(who_hangs_is_left_out_and_comes_back),
+        TEST(a_run_goes_on_where_its_servers_were),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,705 @@
+/* Learners whose parameters are on servers: what they learn is what one learns alone, to the bit,
+ * through lost answers, servers that begin again, and resumes; the same called directly as over
+ * sockets. And who is waited for, who is gone and who is named for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/learner.h>
+#include <troupe/log.h>
+#include <troupe/params.h>
+#include <troupe/rpc.h>
+#include "core/alloc.h"
+#include "core/thread.h"
+#include "learner/server/keys.h"
+#include "parameter_server.pb-c.h"
+
+enum { COUNT = 1000, SERVERS = 3, LEARNERS_HERE = 2 };
+
+/* ---- servers, and a line to each that a test can disturb ---------------------------------------
+ */
+
+struct line {
+    Troupe__ParameterServer_Service service; /* first */
+    trp_parameter_server *server;
+    struct mutex mutex;      /* all that follows */
+    uint64_t bounds, pushes; /* of lists of ranges that were sent; messages */
+    uint32_t lose_every;     /* so many answers to pushes come, then one is lost; 0: all come */
+    bool gone;
+    uint64_t least_version, most_version; /* pulled since least_version was set to its largest */
+};
+
+static trp_status not_there(struct line *line)
+{
+    mutex_lock(&line->mutex);
+    bool gone = line->gone;
+    mutex_unlock(&line->mutex);
+    return gone ? trp_fail(TRP_UNAVAILABLE, "nobody is there") : TRP_OK;
+}
+
+static Troupe__ParameterServer_Service *real_of(const struct line *line)
+{
+    return (Troupe__ParameterServer_Service *)trp_parameter_server_service(line->server);
+}
+
+static void line_join(Troupe__ParameterServer_Service *service,
+                      const Troupe__ServerJoinRequest *request,
+                      Troupe__ServerJoinReply_Closure closure, void *data)
+{
+    struct line *line = (struct line *)service;
+    if (not_there(line) != TRP_OK)
+        closure(NULL, data);
+    else
+        real_of(line)->join(real_of(line), request, closure, data);
+}
+
+static void ignore_reply(const Troupe__ServerPushReply *reply, void *data)
+{
+    (void)reply;
+    (void)data;
+}
+
+static void line_push(Troupe__ParameterServer_Service *service,
+                      const Troupe__ServerPushRequest *request,
+                      Troupe__ServerPushReply_Closure closure, void *data)
+{
+    struct line *line = (struct line *)service;
+    if (not_there(line) != TRP_OK) {
+        closure(NULL, data);
+        return;
+    }
+    mutex_lock(&line->mutex);
+    line->bounds += request->n_ranges;
+    bool lost = ++line->pushes % (line->lose_every + 1) == 0 && line->lose_every > 0;
+    mutex_unlock(&line->mutex);
+    real_of(line)->push(real_of(line), request, lost ? ignore_reply : closure, data);
+    if (!lost)
+        return;
+    assert_int_equal(trp_fail(TRP_UNAVAILABLE, "the answer is lost"), TRP_UNAVAILABLE);
+    closure(NULL, data);
+}
+
+struct pulling {
+    struct line *line;
+    Troupe__ServerPullReply_Closure closure;
+    void *data;
+};
+
+static void note_version(const Troupe__ServerPullReply *reply, void *data)
+{
+    struct pulling *pulling = data;
+    struct line *line = pulling->line;
+    mutex_lock(&line->mutex);
+    if (reply && reply->version < line->least_version)
+        line->least_version = reply->version;
+    if (reply && reply->version > line->most_version)
+        line->most_version = reply->version;
+    mutex_unlock(&line->mutex);
+    pulling->closure(reply, pulling->data);
+}
+
+static void line_pull(Troupe__ParameterServer_Service *service,
+                      const Troupe__ServerPullRequest *request,
+                      Troupe__ServerPullReply_Closure closure, void *data)
+{
+    struct line *line = (struct line *)service;
+    struct pulling pulling = {line, closure, data};
+    if (not_there(line) != TRP_OK)
+        closure(NULL, data);
+    else
+        real_of(line)->pull(real_of(line), request, note_version, &pulling);
+}
+
+static const Troupe__ParameterServer_Service line_functions = TROUPE__PARAMETER_SERVER__INIT(line_);
+
+struct site {
+    char dir[32];
+    struct line lines[SERVERS];
+    ProtobufCService *services[SERVERS];
+    trp_parameter_server_options options;
+    trp_server *remote[SERVERS]; /* NULL: lines are called directly */
+    trp_channel *channels[SERVERS];
+};
+
+static void server_begin(struct site *site, size_t index, const char *dir)
+{
+    char name[16];
+    snprintf(name, sizeof name, "server/%zu", index);
+    char *own = dir ? xasprintf("%s/server.%zu", dir, index) : NULL;
+    assert_int_equal(
+        trp_parameter_server_create(&site->lines[index].server, name, &site->options, own), TRP_OK);
+    free(own);
+}
+
+/* As after its death: nothing is saved. */
+static void server_begin_again(struct site *site, size_t index)
+{
+    trp_parameter_server_destroy(site->lines[index].server);
+    server_begin(site, index, site->dir);
+}
+
+static void go_remote(struct site *site, size_t index)
+{
+    static const char *const blocking[] = {"Pull", NULL};
+    char *address = xasprintf("unix:%s/%zu.sock", site->dir, index);
+    assert_int_equal(
+        trp_server_create(&site->remote[index], &(trp_server_options){.address = address}), TRP_OK);
+    assert_int_equal(
+        trp_server_add(site->remote[index], &site->lines[index].service.base, blocking), TRP_OK);
+    assert_int_equal(trp_server_start(site->remote[index]), TRP_OK);
+    assert_int_equal(trp_channel_create(&site->channels[index], address, NULL), TRP_OK);
+    assert_int_equal(trp_channel_service(site->channels[index], trp_parameter_server_descriptor(),
+                                         &site->services[index]),
+                     TRP_OK);
+    free(address);
+}
+
+static void site_begin(struct site *site, trp_parameter_server_options options, bool remote)
+{
+    *site = (struct site){.options = options};
+    memcpy(site->dir, "/tmp/test_server.XXXXXX", sizeof "/tmp/test_server.XXXXXX");
+    assert_non_null(mkdtemp(site->dir));
+    for (size_t i = 0; i < SERVERS; i++) {
+        site->lines[i].service = line_functions;
+        mutex_init(&site->lines[i].mutex);
+        site->services[i] = &site->lines[i].service.base;
+        server_begin(site, i, site->dir);
+        if (remote)
+            go_remote(site, i);
+    }
+}
+
+static void site_end(struct site *site)
+{
+    for (size_t i = 0; i < SERVERS; i++) {
+        trp_channel_destroy(site->channels[i]);
+        trp_server_destroy(site->remote[i]);
+        trp_parameter_server_destroy(site->lines[i].server);
+        mutex_cleanup(&site->lines[i].mutex);
+    }
+    char *command = xasprintf("rm -rf %s", site->dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+/* ---- an updater ------------------------------------------------------------------------------ */
+
+struct falling {
+    trp_updater base;
+    void (*happens)(struct falling *falling, uint64_t step); /* in a step; may be NULL */
+    void *context;
+};
+
+static trp_status falling_step(trp_updater *updater, const trp_update *update)
+{
+    struct falling *falling = (struct falling *)updater;
+    for (size_t i = 0; i < COUNT; i++)
+        update->grads[0][i] = update->vectors[0][i] - (float)(i % 11) + (float)(update->step % 3);
+    if (falling->happens)
+        falling->happens(falling, update->step);
+    return trp_update_apply(update, 0);
+}
+
+static struct falling *falling_create(const trp_optimizer *optimizer)
+{
+    static const trp_updater_impl impl = {.step = falling_step};
+    struct falling *falling = xcalloc(1, sizeof *falling);
+    falling->base.impl = &impl;
+    falling->base.vector_count = 1;
+    falling->base.vectors[0] = (trp_vector_spec){
+        .name = "params", .count = COUNT, .learned = true, .optimizer = *optimizer};
+    return falling;
+}
+
+static const trp_optimizer rates[] = {
+    {.kind = TRP_SGD, .learning_rate = 0.1, .momentum = 0.9},
+    {.kind = TRP_ADAM, .learning_rate = 0.05, .max_norm = 3},
+    {.kind = TRP_ADAGRAD, .learning_rate = 0.5},
+};
+enum { RATES = sizeof rates / sizeof *rates };
+
+struct lesson {
+    const trp_optimizer *optimizer;
+    struct site *site; /* NULL: alone */
+    uint64_t steps;
+    const char *checkpoints;
+    bool resume;
+    void (*happens)(struct falling *falling, uint64_t step);
+    void *context;
+};
+
+static void pull_all(trp_learner *learner, float params[COUNT])
+{
+    trp_params_client *client;
+    bool newer;
+    assert_int_equal(
+        trp_params_client_create(
+            &client, &(trp_params_client_options){.service = trp_learner_service(learner)}),
+        TRP_OK);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, &newer), TRP_OK);
+    trp_params_state state = trp_params_client_state(client);
+    assert_int_equal(state.count, COUNT);
+    memcpy(params, state.params, COUNT * sizeof(float));
+    trp_params_client_destroy(client);
+}
+
+static trp_learner_servers servers_of(struct site *site, uint32_t worker, uint32_t workers)
+{
+    return (trp_learner_servers){.name = "server",
+                                 .services = site->services,
+                                 .count = SERVERS,
+                                 .options = site->options,
+                                 .worker = worker,
+                                 .workers = workers};
+}
+
+static void learn(const struct lesson *lesson, float params[COUNT])
+{
+    struct falling *falling = falling_create(lesson->optimizer);
+    falling->happens = lesson->happens;
+    falling->context = lesson->context;
+    trp_learner_servers servers;
+    trp_learner *learner;
+    trp_learner_loop_options options = {.updater = &falling->base,
+                                        .publish_every = 1,
+                                        .checkpoint_dir = lesson->checkpoints,
+                                        .resume = lesson->resume,
+                                        .max_steps = lesson->steps};
+    if (lesson->site) {
+        servers = servers_of(lesson->site, 0, 1);
+        options.group =
+            (trp_learner_group_options){.mode = "server", .servers = &servers, .timeout_ms = 5000};
+    }
+    if (trp_learner_create(&learner, &options) != TRP_OK || trp_learner_run(learner) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    assert_int_equal(trp_learner_read(learner).steps, lesson->steps);
+    pull_all(learner, params);
+    trp_learner_destroy(learner);
+}
+
+static void learn_alone(const trp_optimizer *optimizer, uint64_t steps, float params[COUNT])
+{
+    learn(&(struct lesson){.optimizer = optimizer, .steps = steps}, params);
+}
+
+/* ---- one learner ----------------------------------------------------------------------------- */
+
+static void one_learner_has_the_bits_of_one_that_is_alone(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < RATES; k++)
+        for (uint32_t rule = TRP_SERVER_SYNC; rule <= TRP_SERVER_SOFTSYNC; rule++)
+            for (uint32_t remote = 0; remote < 2; remote++) {
+                struct site site;
+                float params[COUNT], expected[COUNT];
+                site_begin(&site, (trp_parameter_server_options){.rule = rule}, remote);
+                learn(&(struct lesson){.optimizer = &rates[k], .site = &site, .steps = 12}, params);
+                learn_alone(&rates[k], 12, expected);
+                assert_memory_equal(params, expected, sizeof expected);
+                site_end(&site);
+            }
+}
+
+/* Downpour: n_push = n_fetch = 2 makes 12 gradients 6 pushes. */
+static void downpour_pushes_the_sum_of_its_steps(void **state)
+{
+    (void)state;
+    static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
+    struct site site;
+    float params[COUNT], expected[COUNT];
+    site_begin(
+        &site,
+        (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC, .push_every = 2, .fetch_every = 2},
+        false);
+    struct falling *falling = falling_create(&sgd);
+    trp_learner_servers servers = servers_of(&site, 0, 1);
+    trp_learner *learner;
+    assert_int_equal(
+        trp_learner_create(&learner, &(trp_learner_loop_options){.updater = &falling->base,
+                                                                 .publish_every = 1,
+                                                                 .max_steps = 6,
+                                                                 .group = {.mode = "server",
+                                                                           .servers = &servers}}),
+        TRP_OK);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    pull_all(learner, params);
+    trp_learner_destroy(learner);
+    learn_alone(&sgd, trp_parameter_server_read(site.lines[0].server).pushes * 2, expected);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_float_equal(params[i], expected[i], 1e-4);
+    site_end(&site);
+}
+
+/* Li 2014's key caching: a list of ranges is sent once, then its hash. */
+static void the_same_keys_are_sent_once(void **state)
+{
+    (void)state;
+    struct site site;
+    float params[COUNT];
+    site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, true);
+    learn(&(struct lesson){.optimizer = &rates[0], .site = &site, .steps = 20}, params);
+    for (size_t i = 0; i < SERVERS; i++) {
+        assert_int_equal(site.lines[i].pushes, 20);
+        assert_true(site.lines[i].bounds <= 2); /* the first pull may have been before */
+    }
+    site_end(&site);
+}
+
+static void keys_that_were_given_up_are_asked_for_again(void **state)
+{
+    (void)state;
+    struct param_shard shard = {.count = 1000};
+    struct keys keys = {0};
+    const struct key_list *list;
+    const uint64_t first[] = {0, 10, 20, 30};
+    uint64_t hash = keys_hash(first, 4);
+    assert_null(keys_find(&keys, hash));
+    assert_int_equal(keys_add(&keys, &shard, hash, first, 4, &list), TRP_OK);
+    assert_int_equal(list->numbers, 20);
+    assert_ptr_equal(keys_find(&keys, hash), list);
+    assert_int_equal(keys_add(&keys, &shard, hash + 1, first, 4, &list), TRP_INVALID_ARGUMENT);
+    for (uint64_t i = 0; i < KEY_LISTS; i++) {
+        const uint64_t other[] = {i, i + 1};
+        assert_int_equal(keys_add(&keys, &shard, keys_hash(other, 2), other, 2, &list), TRP_OK);
+    }
+    assert_null(keys_find(&keys, hash));
+    keys_cleanup(&keys);
+}
+
+static void lost_answers_make_no_gradient_count_twice(void **state)
+{
+    (void)state;
+    struct site site;
+    float params[COUNT], expected[COUNT];
+    site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, true);
+    for (size_t i = 0; i < SERVERS; i++)
+        site.lines[i].lose_every = (uint32_t)i + 1;
+    learn(&(struct lesson){.optimizer = &rates[1], .site = &site, .steps = 10}, params);
+    learn_alone(&rates[1], 10, expected);
+    assert_memory_equal(params, expected, sizeof expected);
+    assert_int_equal(trp_parameter_server_read(site.lines[0].server).pushes, 10);
+    assert_true(site.lines[0].pushes > 10);
+    site_end(&site);
+}
+
+/* ---- servers that begin again ------------------------------------------------------------------
+ */
+
+static void restart_in_turn(struct falling *falling, uint64_t step)
+{
+    if (step % 3 == 2)
+        server_begin_again(falling->context, step % SERVERS);
+    if (step == 10)
+        for (size_t i = 0; i < SERVERS; i++)
+            server_begin_again(falling->context, i);
+}
+
+static void a_server_goes_on_from_its_log_to_the_bit(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < RATES; k++) {
+        struct site site;
+        float params[COUNT], expected[COUNT];
+        site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, false);
+        learn(&(struct lesson){.optimizer = &rates[k],
+                               .site = &site,
+                               .steps = 20,
+                               .happens = restart_in_turn,
+                               .context = &site},
+              params);
+        learn_alone(&rates[k], 20, expected);
+        assert_memory_equal(params, expected, sizeof expected);
+        site_end(&site);
+    }
+}
+
+/* The death of a server in the middle of an append: the record was not answered. What is appended
+ * behind the cut is there at the next restart. */
+static void tear_log(struct falling *falling, uint64_t step)
+{
+    static const char half[] = "half of a record and no more of it, which is cut off at a restart";
+    struct site *site = falling->context;
+    if (step == 5) {
+        char *path = xasprintf("%s/server.1/params.log", site->dir);
+        FILE *log = fopen(path, "ab");
+        assert_non_null(log);
+        assert_int_equal(fwrite(half, 1, sizeof half, log), sizeof half);
+        fclose(log);
+        free(path);
+    }
+    if (step == 5 || step == 9)
+        server_begin_again(site, 1);
+}
+
+static void a_torn_record_is_cut_off(void **state)
+{
+    (void)state;
+    struct site site;
+    float params[COUNT], expected[COUNT];
+    site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, false);
+    learn(&(struct lesson){.optimizer = &rates[1],
+                           .site = &site,
+                           .steps = 12,
+                           .happens = tear_log,
+                           .context = &site},
+          params);
+    learn_alone(&rates[1], 12, expected);
+    assert_memory_equal(params, expected, sizeof expected);
+    site_end(&site);
+}
+
+static void restart_once(struct falling *falling, uint64_t step)
+{
+    struct site *site = falling->context;
+    if (step != 8)
+        return;
+    assert_true(site->lines[0].most_version > 0);
+    server_begin_again(site, 0);
+    site->lines[0].least_version = UINT64_MAX;
+    site->lines[1].most_version = site->lines[0].most_version; /* as it was */
+}
+
+static void without_a_log_no_version_is_used_twice(void **state)
+{
+    (void)state;
+    struct site site;
+    float params[COUNT];
+    site_begin(&site,
+               (trp_parameter_server_options){.rule = TRP_SERVER_SOFTSYNC,
+                                              .max_staleness = 4,
+                                              .durability = TRP_SERVER_KEEPS_CHECKPOINTS},
+               false);
+    learn(&(struct lesson){.optimizer = &rates[0],
+                           .site = &site,
+                           .steps = 13, /* those of the lost pushes are counted again */
+                           .happens = restart_once,
+                           .context = &site},
+          params);
+    assert_true(site.lines[0].least_version > site.lines[1].most_version);
+    site_end(&site);
+}
+
+/* ---- resumes --------------------------------------------------------------------------------- */
+
+static void a_learner_goes_on_with_its_servers_or_its_checkpoint(void **state)
+{
+    (void)state;
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        struct site site, other;
+        float params[COUNT], expected[COUNT];
+        site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, false);
+        char *dir = xasprintf("%s/learner", site.dir);
+        struct lesson lesson = {
+            .optimizer = &rates[1], .site = &site, .steps = 5, .checkpoints = dir};
+        learn(&lesson, params);
+        site_begin(&other, site.options, false); /* servers that have nothing */
+        for (size_t i = 0; i < SERVERS; i++)
+            server_begin_again(&site, i);
+        lesson.site = lost ? &other : &site;
+        lesson.steps = 9;
+        lesson.resume = true;
+        learn(&lesson, params);
+        learn_alone(&rates[1], 9, expected);
+        assert_memory_equal(params, expected, sizeof expected);
+        assert_int_equal(trp_parameter_server_read(lesson.site->lines[0].server).versions, 9);
+        free(dir);
+        site_end(&site);
+        site_end(&other);
+    }
+}
+
+/* ---- two learners ---------------------------------------------------------------------------- */
+
+struct pair {
+    struct site site;
+    trp_gang *gang;
+    struct pupil {
+        struct pair *pair;
+        uint32_t index;
+        trp_stop *stop;
+        trp_learner *learner;
+        struct thread thread;
+        trp_status status;
+        char *words;
+    } pupils[LEARNERS_HERE];
+    struct mutex mutex;
+    struct cond changed;
+    bool hangs; /* pupil 1, in its third step */
+};
+
+static void maybe_hang(struct falling *falling, uint64_t step)
+{
+    struct pupil *pupil = falling->context;
+    struct pair *pair = pupil->pair;
+    if (pupil->index != 1 || step != 3)
+        return;
+    mutex_lock(&pair->mutex);
+    while (pair->hangs)
+        cond_wait(&pair->changed, &pair->mutex, DEADLINE_NEVER);
+    mutex_unlock(&pair->mutex);
+}
+
+static void pupil_run(void *arg)
+{
+    struct pupil *pupil = arg;
+    pupil->status = trp_learner_run(pupil->learner);
+    pupil->words = xstrdup(pupil->status == TRP_OK ? "" : trp_last_error());
+    mutex_lock(&pupil->pair->mutex);
+    if (pupil->index == 0)
+        pupil->pair->hangs = false;
+    cond_broadcast(&pupil->pair->changed);
+    mutex_unlock(&pupil->pair->mutex);
+}
+
+static void pair_run(struct pair *pair, trp_parameter_server_options options, uint64_t steps,
+                     bool hangs, bool goes_on)
+{
+    static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
+    *pair = (struct pair){.hangs = hangs};
+    mutex_init(&pair->mutex);
+    cond_init(&pair->changed);
+    site_begin(&pair->site, options, true);
+    pair->gang = trp_gang_create(&(trp_gang_options){.name = "learner", .count = LEARNERS_HERE});
+    for (uint32_t i = 0; i < LEARNERS_HERE; i++) {
+        struct pupil *pupil = &pair->pupils[i];
+        struct falling *falling = falling_create(&sgd);
+        trp_learner_servers servers = servers_of(&pair->site, i, LEARNERS_HERE);
+        servers.goes_on = goes_on;
+        *pupil = (struct pupil){.pair = pair, .index = i, .stop = trp_stop_create()};
+        falling->happens = maybe_hang;
+        falling->context = pupil;
+        assert_int_equal(
+            trp_learner_create(
+                &pupil->learner,
+                &(trp_learner_loop_options){.updater = &falling->base,
+                                            .stop = pupil->stop,
+                                            .publish_every = 1,
+                                            .max_steps = steps,
+                                            .group = {.mode = "server",
+                                                      .name = "learner",
+                                                      .rendezvous = trp_gang_member(pair->gang, i),
+                                                      .timeout_ms = hangs ? 2000 : 20000,
+                                                      .servers = &servers}}),
+            TRP_OK);
+    }
+    for (uint32_t i = 0; i < LEARNERS_HERE; i++)
+        assert_int_equal(
+            thread_start(&pair->pupils[i].thread, "learner", pupil_run, &pair->pupils[i]), TRP_OK);
+    for (uint32_t i = 0; i < LEARNERS_HERE; i++)
+        thread_stop(&pair->pupils[i].thread);
+}
+
+static void pair_end(struct pair *pair)
+{
+    for (uint32_t i = 0; i < LEARNERS_HERE; i++) {
+        trp_learner_destroy(pair->pupils[i].learner);
+        trp_stop_destroy(pair->pupils[i].stop);
+        free(pair->pupils[i].words);
+    }
+    trp_gang_destroy(pair->gang);
+    site_end(&pair->site);
+    cond_cleanup(&pair->changed);
+    mutex_cleanup(&pair->mutex);
+}
+
+static void two_learners_stay_within_the_slack(void **state)
+{
+    (void)state;
+    for (uint32_t slack = 0; slack < 3; slack++) {
+        struct pair pair;
+        /* One ends with the last step of all; nobody waits for it then. */
+        pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SSP, .slack = slack}, 200,
+                 false, true);
+        for (size_t i = 0; i < SERVERS; i++) {
+            trp_parameter_server_counters counters =
+                trp_parameter_server_read(pair.site.lines[i].server);
+            assert_true(counters.most_behind <= slack);
+            assert_true(counters.pushes >= 200);
+        }
+        pair_end(&pair);
+    }
+}
+
+static void who_does_not_push_is_named(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, true, false);
+    assert_int_equal(pair.pupils[0].status, TRP_DEADLINE_EXCEEDED);
+    assert_non_null(
+        strstr(pair.pupils[0].words, "learner/1 (number 1) has not pushed to 'params'"));
+    assert_non_null(strstr(pair.pupils[0].words, "learner/0 waits for it"));
+    pair_end(&pair);
+}
+
+static void others_go_on_without_who_does_not_push(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, true, true);
+    assert_int_equal(pair.pupils[0].status, TRP_OK);
+    assert_int_equal(pair.pupils[1].status, TRP_OK); /* it came back, and ended with the others */
+    assert_true(trp_parameter_server_read(pair.site.lines[0].server).pushes >= 40);
+    pair_end(&pair);
+}
+
+static void leave(struct falling *falling, uint64_t step)
+{
+    struct site *site = falling->context;
+    mutex_lock(&site->lines[2].mutex);
+    site->lines[2].gone = step >= 4;
+    mutex_unlock(&site->lines[2].mutex);
+}
+
+static void a_server_that_is_gone_is_named_within_the_deadline(void **state)
+{
+    (void)state;
+    struct site site;
+    trp_learner *learner;
+    site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, true);
+    struct falling *falling = falling_create(&rates[0]);
+    trp_learner_servers servers = servers_of(&site, 0, 1);
+    falling->happens = leave;
+    falling->context = &site;
+    assert_int_equal(trp_learner_create(
+                         &learner,
+                         &(trp_learner_loop_options){
+                             .updater = &falling->base,
+                             .max_steps = 10,
+                             .group = {.mode = "server", .timeout_ms = 1000, .servers = &servers}}),
+                     TRP_OK);
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
+    trp_status status = trp_learner_run(learner);
+    assert_true(status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED); /* if it is slow */
+    assert_true(clock_now_ns(&clock_monotonic) - since_ns < INT64_C(8000000000));
+    assert_non_null(strstr(trp_last_error(), "'params' at server/2"));
+    trp_learner_destroy(learner);
+    site_end(&site);
+}
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR);
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_learner_has_the_bits_of_one_that_is_alone),
+        cmocka_unit_test(downpour_pushes_the_sum_of_its_steps),
+        cmocka_unit_test(the_same_keys_are_sent_once),
+        cmocka_unit_test(keys_that_were_given_up_are_asked_for_again),
+        cmocka_unit_test(lost_answers_make_no_gradient_count_twice),
+        cmocka_unit_test(a_server_goes_on_from_its_log_to_the_bit),
+        cmocka_unit_test(a_torn_record_is_cut_off),
+        cmocka_unit_test(without_a_log_no_version_is_used_twice),
+        cmocka_unit_test(a_learner_goes_on_with_its_servers_or_its_checkpoint),
+        cmocka_unit_test(two_learners_stay_within_the_slack),
+        cmocka_unit_test(who_does_not_push_is_named),
+        cmocka_unit_test(others_go_on_without_who_does_not_push),
+        cmocka_unit_test(a_server_that_is_gone_is_named_within_the_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

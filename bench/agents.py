@@ -52,6 +52,14 @@ CASES = [
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 learner.batch_size=64 agent.samples_per_insert=32 "
          "agent.target_period=10 actor.max_steps=50000"),
     Case("dqn_learners", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, beside="dqn_cartpole"),
+    Case("dqn_sharded", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=sharded"),
+    Case("dqn_hogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=hogwild"),
+    Case("ps_sync", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=sync"),
+    Case("ps_async", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=async"),
+    Case("ps_ssp", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=ssp"),
+    Case("ps_softsync", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=softsync"),
+    Case("ps_dynsgd", "ps", "CartPole-v1 to 475", 100_000, 120,
+         sets="server.rule=dynsgd agent.optimizer=sgd agent.learning_rate=0.05"),
     Case("a3c", "a3c", "CartPole-v1 to 475", 1_000_000, 60),
     Case("dqn_acrobot", "dqn_acrobot", "Acrobot-v1 to -80", 100_000, 120, "dqn_acrobot",
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 agent.dueling=false agent.batch_size=128 "
@@ -149,7 +157,7 @@ def run_seed(case, seed, options, run_dir):
         status, _ = call(command, case.seconds + 60, stdout=log, stderr=log)
     seconds, (mean, steps) = monotonic() - start, last_evaluation(run_dir, case.offline)
     # What reached the target, nobody else, saves the parameters there.
-    reached = status == 0 and (bool(case.sets) or (run_dir / "params.safetensors").exists()) and (case.offline or steps <= case.steps)
+    reached = status == 0 and ((case.offline and bool(case.sets)) or (run_dir / "params.safetensors").exists()) and (case.offline or steps <= case.steps)
     print(f"bench: {case.name} seed {seed}: {'reached' if reached else 'NOT reached'}, {seconds:.1f} s, {steps:.0f} steps, {mean:.1f}",
           file=sys.stderr)
     return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds, mean)

@@ -1,6 +1,7 @@
 /* The rules of parameter servers, each under the name of its system: scripts of pushes and reads in
  * an explicit order of delivery, with delays, duplicates and deaths, against references in double
  * that replay the same script. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -190,6 +191,42 @@ static void downpour_on_three_shards_has_the_bits_of_one(void **state)
     }
 }
 
+/* A push to two ranges steps the optimizer's state there, and nothing elsewhere. */
+static void ranges_are_stepped_with_their_own_state(void **state)
+{
+    static const trp_optimizer adagrad = {.kind = TRP_ADAGRAD, .learning_rate = 0.5};
+    static const struct shard_range ranges[] = {{3, 9}, {20, 37}};
+    (void)state;
+    struct world world;
+    double expected[COUNT], sums[COUNT] = {0};
+    begin(&world,
+          (struct shard_options){.optimizer = adagrad, .rule = TRP_SERVER_ASYNC, .workers = 1});
+    initial(expected);
+    for (uint64_t n = 0; n < 8; n++) {
+        const struct shard_range *range = &ranges[n % 3 == 1];
+        bool both = n % 3 == 2;
+        float grads[COUNT];
+        size_t count = 0;
+        for (const struct shard_range *r = both ? ranges : range; r <= (both ? ranges + 1 : range);
+             r++)
+            for (uint64_t i = r->lo; i < r->hi; i++) {
+                double g = (double)gradient_at(0, n, i);
+                grads[count++] = (float)g;
+                sums[i] += g * g;
+                expected[i] -= sums[i] > 0 ? 0.5 * g / sqrt(sums[i]) : 0;
+            }
+        assert_int_equal(
+            shard_push(&world.shard, &(struct shard_push){.sequence = n,
+                                                          .scale = 1,
+                                                          .ranges = both ? ranges : range,
+                                                          .range_count = both ? 2 : 1,
+                                                          .grads = grads}),
+            SHARD_TAKEN);
+    }
+    assert_values(&world, expected);
+    end(&world);
+}
+
 /* ---- Project Adam ---------------------------------------------------------------------------- */
 
 /* The order of a clock's pushes differs, what comes of them does not. */
@@ -340,6 +377,11 @@ static void ssp_blocks_behind_the_dead_after_s_plus_1_clocks(void **state)
     assert_int_equal(clocks, 2 + 1);
     assert_int_equal(shard_awaited(&world.shard), 1);
     shard_leave(&world.shard, 1);
+    assert_true(shard_may_read(&world.shard, 0));
+    take(&world, 0);
+    take(&world, 0);
+    shard_join(&world.shard, 1); /* where the slowest is: nobody waits for what it missed */
+    assert_int_equal(world.shard.workers[1].clock, world.shard.workers[0].clock);
     assert_true(shard_may_read(&world.shard, 0));
     end(&world);
 }
@@ -581,6 +623,7 @@ int main(void)
         cmocka_unit_test(downpour_of_one_worker_is_serial_to_the_bit),
         cmocka_unit_test(downpour_replays_as_a_reference_in_double),
         cmocka_unit_test(downpour_on_three_shards_has_the_bits_of_one),
+        cmocka_unit_test(ranges_are_stepped_with_their_own_state),
         cmocka_unit_test(adam_does_not_depend_on_the_order_of_delivery),
         cmocka_unit_test(bsp_steps_with_the_exact_mean_of_a_clock),
         cmocka_unit_test(bsp_holds_who_is_ahead_and_goes_on_without_the_dead),

@@ -283,6 +283,7 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, mode, {TRP_LEARNERS_SHARDED}),
         OTHER(trp_learner_options, local_steps, {1}),
         OTHER(trp_learner_options, outer_momentum, {1}),
+        {FIELD(trp_learner_options, server), NULL}, /* an edge, as .replay; of no node here */
         OTHER(trp_learner_options, bucket_bytes, {1}),
         OTHER(trp_learner_options, compression, {TRP_COMPRESSION_QSGD}),
         OTHER(trp_learner_options, compression_ratio, {0.5}),

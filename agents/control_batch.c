@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "moves.h"
 #include "replayed.h"
 
 trp_status control_batch_create(struct control_batch *batch, const trp_env_spec *env, uint32_t rows,
@@ -36,27 +37,20 @@ void control_batch_cleanup(struct control_batch *batch)
     }
 }
 
-struct discounts_job {
-    uint32_t rows;
-    float gamma;
-    const float *item_discounts;
-    float *discounts;
-};
-
 static void find_discounts(void *arguments)
 {
-    const struct discounts_job *job = arguments;
+    const struct discounts_arguments *job = arguments;
     for (uint32_t row = 0; row < job->rows; row++)
-        job->discounts[row] = job->gamma * job->item_discounts[row];
+        discount_row(job, row);
 }
 
-static void discounts_on(trp_queue *queue, const struct discounts_job *job)
+static void discounts_on(trp_queue *queue, const struct discounts_arguments *job)
 {
     static const trp_kernel kernel = {"control.discounts", find_discounts};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[] = {
-        {offsetof(struct discounts_job, item_discounts), floats, TRP_READ},
-        {offsetof(struct discounts_job, discounts), floats, TRP_WRITE},
+        {offsetof(struct discounts_arguments, item_discounts), floats, TRP_READ},
+        {offsetof(struct discounts_arguments, discounts), floats, TRP_WRITE},
     };
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, 2);
 }
@@ -77,9 +71,9 @@ trp_status control_batch_take(struct control_batch *batch, const trp_update *upd
     box_shrink_on(update->queue, &box, batch->rows, trp_update_device_column(update, 0, "action"),
                   batch->actions);
     discounts_on(update->queue,
-                 &(struct discounts_job){batch->rows, batch->discount,
-                                         trp_update_device_column(update, 0, "discount"),
-                                         batch->discounts});
+                 &(struct discounts_arguments){batch->rows, batch->discount,
+                                               trp_update_device_column(update, 0, "discount"),
+                                               batch->discounts});
     return TRP_OK;
 }
 

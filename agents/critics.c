@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "moves.h"
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
@@ -130,26 +131,20 @@ void critics_backward_last(struct critics *critics, const struct critics_pass *p
     }
 }
 
-struct dactions_job {
-    size_t count;
-    const float *from;
-    float *to;
-};
-
 static void add(void *arguments)
 {
-    const struct dactions_job *job = arguments;
+    const struct add_actions_arguments *job = arguments;
     for (size_t i = 0; i < job->count; i++)
-        job->to[i] += job->from[i];
+        add_action(job, i);
 }
 
 static void add_on(trp_queue *queue, size_t count, const float *from, float *to)
 {
     static const trp_kernel kernel = {"critics.add", add};
-    struct dactions_job job = {count, from, to};
+    struct add_actions_arguments job = {count, from, to};
     trp_operand operands[] = {
-        {offsetof(struct dactions_job, from), count * sizeof(float), TRP_READ},
-        {offsetof(struct dactions_job, to), count * sizeof(float), TRP_READ | TRP_WRITE}};
+        {offsetof(struct add_actions_arguments, from), count * sizeof(float), TRP_READ},
+        {offsetof(struct add_actions_arguments, to), count * sizeof(float), TRP_READ | TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 2);
 }
 

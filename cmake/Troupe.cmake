@@ -96,19 +96,23 @@ function(troupe_cuda_module)
     get_filename_component(cuda ${NVCC} DIRECTORY)
     find_path(CUDA_INCLUDE cuda_runtime_api.h HINTS ${cuda}/../include NO_DEFAULT_PATH REQUIRED)
     find_library(CUDART_STATIC cudart_static HINTS ${cuda}/../lib64 ${cuda}/../lib REQUIRED)
-    set(code ${CMAKE_BINARY_DIR}/cuda_kernels.o)
     # -fmad=false: a GPU rounds as the host does, on which tests run the same text.
-    add_custom_command(OUTPUT ${code}
-        COMMAND ${NVCC} -std=c++17 -O3 -fmad=false -Werror all-warnings
-            -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80
-            -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics
-            -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/include
-            -MD -MF ${code}.d -MT ${code} -c ${CMAKE_SOURCE_DIR}/nn/cuda/module/kernels.cu -o ${code}
-        DEPENDS nn/cuda/module/kernels.cu DEPFILE ${code}.d VERBATIM
-        COMMENT "Compiling kernels for GPUs")
-    set_source_files_properties(${code} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    foreach(source nn/cuda/module/kernels.cu agents/kernels_agents.cu)
+        get_filename_component(name ${source} NAME_WE)
+        set(code ${CMAKE_BINARY_DIR}/cuda_${name}.o)
+        list(APPEND codes ${code})
+        add_custom_command(OUTPUT ${code}
+            COMMAND ${NVCC} -std=c++17 -O3 -fmad=false -Werror all-warnings
+                -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80
+                -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics
+                -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/include
+                -MD -MF ${code}.d -MT ${code} -c ${CMAKE_SOURCE_DIR}/${source} -o ${code}
+            DEPENDS ${source} DEPFILE ${code}.d VERBATIM
+            COMMENT "Compiling kernels for GPUs")
+    endforeach()
+    set_source_files_properties(${codes} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
     add_library(troupe_cuda MODULE nn/cuda/module/blas.c nn/cuda/module/gpu.c nn/cuda/module/graph.c
-        nn/cuda/module/run.c nn/cuda/kernels.c ${code})
+        nn/cuda/module/run.c nn/cuda/kernels.c agents/kernels_agents.c ${codes})
     set_target_properties(troupe_cuda PROPERTIES LINKER_LANGUAGE C)
     target_include_directories(troupe_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
     target_compile_definitions(troupe_cuda PRIVATE TROUPE_VERSION="${PROJECT_VERSION}")

@@ -95,4 +95,23 @@ KERNEL_BODY size_t thread_index(const struct kernel_at *at)
     return (size_t)at->block * at->threads + at->thread;
 }
 
+/* kernel_NAME, for the host. */
+#define MAKE_KERNEL(NAME, words, reaching, fitting, next)                                          \
+    static struct kernel_shape NAME##_shape_of(const void *arguments)                              \
+    {                                                                                              \
+        return NAME##_shape(arguments);                                                            \
+    }                                                                                              \
+    static void NAME##_twin(const void *arguments, const struct kernel_at *at, void *shared)       \
+    {                                                                                              \
+        NAME##_body(arguments, at, shared);                                                        \
+    }                                                                                              \
+    static void NAME##_settle(void *arguments)                                                     \
+    {                                                                                              \
+        CLEAR_PADDING((struct NAME##_arguments *)arguments);                                       \
+    }                                                                                              \
+    const struct cuda_kernel kernel_##NAME = {words,           sizeof(struct NAME##_arguments),    \
+                                              NAME##_shape_of, reaching,                           \
+                                              NAME##_twin,     NAME##_settle,                      \
+                                              fitting,         next};
+
 #endif

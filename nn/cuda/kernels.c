@@ -9,24 +9,6 @@
 #include "nn/cuda/bodies/small.h"
 #include "nn/cuda/bodies/steps.h"
 
-#define MAKE_KERNEL(NAME, words, reaching, fitting, next)                                          \
-    static struct kernel_shape NAME##_shape_of(const void *arguments)                              \
-    {                                                                                              \
-        return NAME##_shape(arguments);                                                            \
-    }                                                                                              \
-    static void NAME##_twin(const void *arguments, const struct kernel_at *at, void *shared)       \
-    {                                                                                              \
-        NAME##_body(arguments, at, shared);                                                        \
-    }                                                                                              \
-    static void NAME##_settle(void *arguments)                                                     \
-    {                                                                                              \
-        CLEAR_PADDING((struct NAME##_arguments *)arguments);                                       \
-    }                                                                                              \
-    const struct cuda_kernel kernel_##NAME = {words,           sizeof(struct NAME##_arguments),    \
-                                              NAME##_shape_of, reaching,                           \
-                                              NAME##_twin,     NAME##_settle,                      \
-                                              fitting,         next};
-
 #define KERNEL(NAME)                                                                               \
     static size_t NAME##_reaches_of(const void *arguments,                                         \
                                     struct kernel_reach reaches[KERNEL_REACHES_MAX])               \

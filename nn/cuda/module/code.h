@@ -7,10 +7,12 @@ struct module_kernel {
     const void *function;
 };
 
+/* Those of nn/, and those of agents/ (agents/kernels_agents.def); the last one has no name. */
 #ifdef __cplusplus
-extern "C" const struct module_kernel module_kernels[];
+extern "C" const struct module_kernel module_kernels[], agents_module_kernels[];
 #else
-extern const struct module_kernel module_kernels[]; /* the last one has no name */
+extern const struct module_kernel module_kernels[], agents_module_kernels[];
+extern const struct cuda_kernel *const agents_kernels[]; /* the last one is NULL */
 #endif
 
 #endif

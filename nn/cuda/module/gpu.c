@@ -219,6 +219,9 @@ static void gpu_unpin(struct machine *machine, void *memory)
 static const struct cuda_kernel *gpu_find_kernel(const struct machine *machine, const char *name)
 {
     (void)machine;
+    for (size_t i = 0; agents_kernels[i]; i++)
+        if (strcmp(agents_kernels[i]->name, name) == 0)
+            return agents_kernels[i];
     return kernel_find(name);
 }
 

@@ -13,9 +13,11 @@ enum { OPERAND_ALIGNMENT = 64 };
 
 static const void *function_of(const struct cuda_kernel *kernel)
 {
-    for (const struct module_kernel *entry = module_kernels; entry->name; entry++)
-        if (strcmp(entry->name, kernel->name) == 0)
-            return entry->function;
+    static const struct module_kernel *const lists[] = {module_kernels, agents_module_kernels};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const struct module_kernel *entry = lists[i]; entry->name; entry++)
+            if (strcmp(entry->name, kernel->name) == 0)
+                return entry->function;
     return NULL;
 }
 

@@ -20,6 +20,8 @@ const struct module_kernel module_kernels[] = {
 #include "nn/cuda/kernels_layers.def"
 #include "nn/cuda/kernels_steps.def"
     {NULL, NULL}};
+const struct module_kernel agents_module_kernels[] = {{NULL, NULL}};
+const struct cuda_kernel *const agents_kernels[] = {NULL};
 
 enum { WORKS = 1 << 15, BEFORE = 40, STREAMS = 64, READY = 64 };
 

@@ -9,7 +9,7 @@ const char *const option_networks[] = {"auto", "mlp", "nature", "impala", NULL};
 const char *const option_activations[] = {"none",     "relu", "tanh", "sigmoid",   "elu",
                                           "softplus", "silu", "gelu", "gelu_tanh", NULL};
 const char *const option_cores[] = {"none", "lstm", "gru", NULL};
-const char *const option_precisions[] = {"f32", "bf16", NULL};
+const char *const option_precisions[] = {"f32", "bf16", "tf32", NULL};
 const char *const option_optimizers[] = {"adam", "adamw",   "sgd", "rmsprop",
                                          "lamb", "adagrad", NULL};
 const char *const option_schedules[] = {"constant", "linear", "cosine", NULL};

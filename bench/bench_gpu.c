@@ -158,9 +158,11 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static const char *const words[] = {[TRP_F32] = "f32", [TRP_BF16] = "bf16", [TRP_TF32] = "tf32"};
+
 static void bench(const char *name, struct work_at work, trp_precision precision)
 {
-    const char *word = precision == TRP_BF16 ? "bf16" : "f32";
+    const char *word = words[precision];
     double step_us[RUNS], host_us[RUNS];
     work_begin(&work, precision);
     run_steps(&work);
@@ -210,15 +212,15 @@ int main(int argc, char **argv)
     if (found != TRP_OK)
         fprintf(stderr, "bench_gpu: %s\n", trp_last_error());
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int half = 0; half < 2; half++)
+        for (trp_precision precision = TRP_F32; precision <= TRP_TF32; precision++)
             if (found != TRP_OK)
-                printf("%s, %s\tskipped: no GPU\n", cases[i].name, half ? "bf16" : "f32");
+                printf("%s, %s\tskipped: no GPU\n", cases[i].name, words[precision]);
             else
                 bench(cases[i].name,
                       (struct work_at){.device = device,
                                        .spec = cases[i].spec,
                                        .rows = cases[i].rows,
                                        .steps = cases[i].steps},
-                      half ? TRP_BF16 : TRP_F32);
+                      precision);
     return 0;
 }

@@ -167,9 +167,9 @@ static trp_status net_make(struct host_net *net, const trp_net_options *options)
     if (options->threads > NET_THREADS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan wants %u threads; at most %d",
                         options->threads, NET_THREADS_MAX);
-    if (options->precision > TRP_BF16)
+    if (options->precision > TRP_TF32)
         return trp_fail(TRP_INVALID_ARGUMENT,
-                        "network plan wants precision %d; it is TRP_F32 or TRP_BF16",
+                        "network plan wants precision %d; it is TRP_F32, TRP_BF16 or TRP_TF32",
                         (int)options->precision);
     TRP_TRY(net_init(&net->base, &host_net_impl, options));
     net->threads = options->threads > 0 ? options->threads : 1;

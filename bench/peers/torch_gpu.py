@@ -79,7 +79,9 @@ CASES = [
 ]
 
 
-def bench(name, make, inputs, half):
+def bench(name, make, inputs, precision):
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.manual_seed(1)
     net, x = make().to(DEVICE), inputs()
     if x.dim() == 4:
@@ -87,7 +89,7 @@ def bench(name, make, inputs, half):
     adam = torch.optim.Adam(net.parameters(), lr=1e-4, fused=True, capturable=True)
 
     def forward(batch):
-        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=half):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=precision == "bf16"):
             return net(batch).float().square().sum() / 2
 
     compiled = torch.compile(forward, mode="reduce-overhead")
@@ -110,15 +112,13 @@ def bench(name, make, inputs, half):
                 torch.cuda.synchronize()
         torch.cuda.synchronize()
         times.append((time.perf_counter() - began) / steps * 1e6)
-    print(f"PyTorch {torch.__version__}: {name}, {'bf16' if half else 'f32'}\t{statistics.median(times):.4g}\tus/step", flush=True)
+    print(f"PyTorch {torch.__version__}: {name}, {precision}\t{statistics.median(times):.4g}\tus/step", flush=True)
 
 
 def main():
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
     for name, make, inputs in CASES:
-        for half in (False, True):
-            bench(name, make, inputs, half)
+        for precision in ("f32", "bf16", "tf32"):
+            bench(name, make, inputs, precision)
 
 
 if __name__ == "__main__":

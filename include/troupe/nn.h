@@ -286,8 +286,9 @@ TRP_API void trp_net_add_gaussian(trp_net_spec *spec, uint32_t from, uint32_t si
  * recurrent cells, norms, embeddings, losses and optimizers. So a checkpoint does not know of it.
  * Faster where the processor multiplies bfloat16 (AVX512_BF16) and a call has several rows; slower
  * than TRP_F32 elsewhere, where factors are rounded first. Factors, products and sums below 2^-126
- * may count as zeros. */
-typedef enum { TRP_F32, TRP_BF16 } trp_precision;
+ * may count as zeros. TRP_TF32: on a GPU whose products are cuBLASLt's, factors have 10 bits behind
+ * the point, and the rest is as with TRP_BF16; everywhere else it is TRP_F32. */
+typedef enum { TRP_F32, TRP_BF16, TRP_TF32 } trp_precision;
 
 typedef struct {
     const trp_net_spec *spec; /* copied */

@@ -119,9 +119,9 @@ static void cuda_plan_destroy(trp_net *base)
 
 static trp_status cuda_plan_make(struct cuda_net *net, const trp_net_options *options)
 {
-    if (options->precision > TRP_BF16)
+    if (options->precision > TRP_TF32)
         return trp_fail(TRP_INVALID_ARGUMENT,
-                        "network plan wants precision %d; it is TRP_F32 or TRP_BF16",
+                        "network plan wants precision %d; it is TRP_F32, TRP_BF16 or TRP_TF32",
                         (int)options->precision);
     TRP_TRY(net_init(&net->base, &cuda_plan_impl, options));
     net->host_noise = xcalloc(net->base.program.graph.noise_count + 1, sizeof *net->host_noise);

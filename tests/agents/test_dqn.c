@@ -98,7 +98,7 @@ static void wrong_options_are_refused_by_name(void **state)
         {{.insert_tolerance = -1}, "insert_tolerance"},
         {{.priority_epsilon = -1}, "priority_epsilon"},
         {{.hidden = {1 << 20}}, "65536"},
-        {{.precision = (trp_precision)2}, "precision"},
+        {{.precision = (trp_precision)9}, "precision"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_dqn(&rows[i].options);

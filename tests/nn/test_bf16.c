@@ -545,9 +545,9 @@ static void a_precision_that_there_is_not_is_refused(void **state)
     (void)state;
     trp_net *net = NULL;
     trp_net_spec spec = nature(false);
-    trp_net_options options = {.spec = &spec, .precision = (trp_precision)2};
+    trp_net_options options = {.spec = &spec, .precision = (trp_precision)9};
     assert_int_equal(trp_net_create(&net, &options), TRP_INVALID_ARGUMENT);
-    assert_non_null(strstr(trp_last_error(), "precision 2"));
+    assert_non_null(strstr(trp_last_error(), "precision 9"));
     assert_null(net);
 }
 

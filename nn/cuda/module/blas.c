@@ -167,12 +167,14 @@ static bool layout_create(const struct blas_calls *calls, cublasLtMatrixLayout_t
 static bool product_create(const struct blas_calls *calls, struct blas_product *product,
                            const struct blas_shape *shape, const float *bias)
 {
-    cublasComputeType_t sums =
-        shape->precision == TRP_BF16 ? CUBLAS_COMPUTE_32F_FAST_16BF : CUBLAS_COMPUTE_32F;
+    static const cublasComputeType_t sums[] = {[TRP_F32] = CUBLAS_COMPUTE_32F,
+                                               [TRP_BF16] = CUBLAS_COMPUTE_32F_FAST_16BF,
+                                               [TRP_TF32] = CUBLAS_COMPUTE_32F_FAST_TF32};
     cublasOperation_t first = shape->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = shape->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(shape);
-    if (calls->MatmulDescCreate(&product->what, sums, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS)
+    if (calls->MatmulDescCreate(&product->what, sums[shape->precision], CUDA_R_32F) !=
+        CUBLAS_STATUS_SUCCESS)
         return false;
     cublasStatus_t failed = calls->MatmulDescSetAttribute(
         product->what, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);

@@ -213,7 +213,15 @@ static float factor_of(const struct fake_matmul *m, const float *at, const struc
 {
     float value =
         turned ? at[column + row * (uint64_t)l->stride] : at[row + column * (uint64_t)l->stride];
-    return m->desc.sums == CUBLAS_COMPUTE_32F_FAST_16BF ? bf16_rounded(value) : value;
+    union {
+        float number;
+        uint32_t bits;
+    } u = {value};
+    if (m->desc.sums == CUBLAS_COMPUTE_32F_FAST_16BF)
+        return bf16_rounded(value);
+    if (m->desc.sums == CUBLAS_COMPUTE_32F_FAST_TF32)
+        u.bits &= ~0x1fffu;
+    return u.number;
 }
 
 static void CUDART_CB matmul_do(void *context)

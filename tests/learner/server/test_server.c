@@ -584,7 +584,7 @@ static void pair_run(struct pair *pair, trp_parameter_server_options options, ui
                                             .group = {.mode = "server",
                                                       .name = "learner",
                                                       .rendezvous = trp_gang_member(pair->gang, i),
-                                                      .timeout_ms = hangs ? 2000 : 20000,
+                                                      .timeout_ms = hangs ? 4000 : 20000,
                                                       .servers = &servers}}),
             TRP_OK);
     }

@@ -65,11 +65,18 @@ static void who_hangs_for_long_is_left_out_and_comes_back(void **state)
     assert_file_contains(scene, "err", "learner/0:      failed 1 time, began again 1 time");
 }
 
-/* Nobody waits for it, so nobody minds. */
+/* Nobody waits for it, so nobody minds, for a while. */
 static void who_hangs_is_not_missed(void **state)
 {
     struct scene *scene = *state;
-    a3c_start(scene, "--launch=processes", "--set=evaluator.target_return=0");
+    const char *argv[] = {A3C,
+                          "--run-dir=run",
+                          "--seed=1",
+                          "--launch=processes",
+                          "--set=evaluator.target_return=0",
+                          "--set=learner.collective_timeout_ms=600000",
+                          NULL};
+    scene_start(scene, argv);
     await_steps(scene, 0, 1000);
     await_steps(scene, 1, 1000);
     pid_t pid = pid_of(scene, 1);

@@ -82,9 +82,9 @@ static void who_hangs_is_not_missed(void **state)
     pid_t pid = pid_of(scene, 1);
     double steps = reported(scene, 0, "learner_steps");
     assert_int_equal(kill(pid, SIGSTOP), 0);
-    await_steps(scene, 0, steps + 20000);
+    await_steps(scene, 0, steps + 4000);
     assert_int_equal(kill(pid, SIGCONT), 0);
-    await_steps(scene, 1, steps + 20000);
+    await_steps(scene, 1, steps + 4000);
     assert_int_equal(last_generation(scene), 1);
     kill(scene->pid, SIGINT);
     assert_int_equal(scene_wait(scene), 128 + SIGINT);

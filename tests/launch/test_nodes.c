@@ -108,7 +108,9 @@ static void a_thread_that_calls_exit_does_not_end_the_run_as_done(void **state)
 {
     struct scene *scene = *state;
     assert_int_equal(run_scenario(scene, "exits", "--launch=threads", "--seed=1"), 1);
-    assert_last_line(scene, "err", "/0: it called exit(0), which ends every node of this process");
+    /* Its other threads may still say something. */
+    assert_file_contains(scene, "err",
+                         "/0: it called exit(0), which ends every node of this process");
 }
 
 static int open_nodes(const struct scene *scene)

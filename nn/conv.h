@@ -9,6 +9,11 @@
 
 #include "activation.h"
 
+/* Who compiles functions of windows for a device defines WINDOW. */
+#ifndef WINDOW
+#define WINDOW static inline
+#endif
+
 /* A window that passes over an image. `filters`: channels of the result; a pool's are `channels`.
  */
 struct window {
@@ -19,18 +24,18 @@ struct window {
     uint32_t filters;
 };
 
-static inline uint32_t window_out_height(const struct window *w)
+WINDOW uint32_t window_out_height(const struct window *w)
 {
     return (w->height + 2 * w->pad_height - w->kernel_height) / w->stride_height + 1;
 }
 
-static inline uint32_t window_out_width(const struct window *w)
+WINDOW uint32_t window_out_width(const struct window *w)
 {
     return (w->width + 2 * w->pad_width - w->kernel_width) / w->stride_width + 1;
 }
 
 /* Values under one position of the window. */
-static inline size_t window_patch(const struct window *w)
+WINDOW size_t window_patch(const struct window *w)
 {
     return (size_t)w->kernel_height * w->kernel_width * w->channels;
 }
@@ -95,5 +100,7 @@ struct conv_kernels {
     void (*pool_forward)(const struct pool_job *job);
     void (*pool_backward)(const struct pool_job *job);
 };
+
+#undef WINDOW
 
 #endif

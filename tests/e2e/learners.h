@@ -29,13 +29,9 @@ static inline pid_t pid_of(const struct scene *scene, uint32_t index)
 /* The last value of a metric that a learner reported; 0: none yet. */
 static inline double reported(const struct scene *scene, uint32_t index, const char *metric)
 {
-    char *text = scene_read(scene, "run/metrics.csv");
-    char *pattern = xasprintf(",learner/%u,%s,", index, metric);
-    double value = 0;
-    for (const char *at = text; (at = strstr(at, pattern));)
-        value = strtod(at += strlen(pattern), NULL);
-    free(pattern);
-    free(text);
+    char *node = xasprintf("learner/%u", index);
+    double value = value_of(scene, node, metric);
+    free(node);
     return value;
 }
 

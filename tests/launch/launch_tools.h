@@ -157,6 +157,19 @@ static inline void scene_await(const struct scene *scene, const char *name, cons
     }
 }
 
+/* The last value of a metric that a node reported; 0: none yet. */
+static inline double value_of(const struct scene *scene, const char *node, const char *metric)
+{
+    char *text = scene_read(scene, "run/metrics.csv");
+    char *pattern = xasprintf(",%s,%s,", node, metric);
+    double value = 0;
+    for (const char *at = text; (at = strstr(at, pattern));)
+        value = strtod(at += strlen(pattern), NULL);
+    free(pattern);
+    free(text);
+    return value;
+}
+
 static inline void assert_contains(const char *text, const char *part)
 {
     if (!strstr(text, part))

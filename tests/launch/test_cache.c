@@ -2,19 +2,6 @@
  * real runs of tests/launch/normalizing_program.c. */
 #include "launch_tools.h"
 
-/* The last value that a node reported; 0: none yet. */
-static double value_of(const struct scene *scene, const char *node, const char *metric)
-{
-    char *text = scene_read(scene, "run/metrics.csv");
-    char *pattern = xasprintf(",%s,%s,", node, metric);
-    double value = 0;
-    for (const char *at = text; (at = strstr(at, pattern));)
-        value = strtod(at += strlen(pattern), NULL);
-    free(pattern);
-    free(text);
-    return value;
-}
-
 static void await_value(const struct scene *scene, const char *node, const char *metric,
                         double least)
 {

@@ -220,5 +220,20 @@ static inline void remove_dir(const char *dir)
     assert_int_equal(system(command), 0);
     free(command);
 }
+/* The newest checkpoint of each directory, for trp_checkpoint_destroy(); returns how many tensors
+ * both have. */
+static inline size_t read_both(const char *dir, const char *other, trp_checkpoint *checkpoints[2])
+{
+    const char *dirs[] = {dir, other};
+    for (size_t i = 0; i < 2; i++) {
+        char *path;
+        OR_FAIL(trp_learner_checkpoint_find(dirs[i], &path));
+        OR_FAIL(trp_checkpoint_read(&checkpoints[i], path));
+        free(path);
+    }
+    size_t count = trp_checkpoint_tensor_count(checkpoints[0]);
+    assert_int_equal(count, trp_checkpoint_tensor_count(checkpoints[1]));
+    return count;
+}
 
 #endif

@@ -15,15 +15,7 @@ static void late_closes(trp_device *device)
 static void assert_same_state(const char *dir, const char *other)
 {
     trp_checkpoint *checkpoints[2];
-    const char *dirs[] = {dir, other};
-    for (size_t i = 0; i < 2; i++) {
-        char *path;
-        OR_FAIL(trp_learner_checkpoint_find(dirs[i], &path));
-        OR_FAIL(trp_checkpoint_read(&checkpoints[i], path));
-        free(path);
-    }
-    size_t count = trp_checkpoint_tensor_count(checkpoints[0]);
-    assert_int_equal(count, trp_checkpoint_tensor_count(checkpoints[1]));
+    size_t count = read_both(dir, other, checkpoints);
     assert_true(count >= 6);
     for (size_t i = 0; i < count; i++) {
         const trp_checkpoint_tensor *a = trp_checkpoint_tensor_at(checkpoints[0], i);

@@ -4,18 +4,11 @@
 #ifndef TRP_NN_CUDA_BODIES_IMAGES_H
 #define TRP_NN_CUDA_BODIES_IMAGES_H
 
-#include "nn/conv.h"
 #include "rows.h"
 
-KERNEL_BODY uint32_t out_height_of(const struct window *w)
-{
-    return (w->height + 2 * w->pad_height - w->kernel_height) / w->stride_height + 1;
-}
-
-KERNEL_BODY uint32_t out_width_of(const struct window *w)
-{
-    return (w->width + 2 * w->pad_width - w->kernel_width) / w->stride_width + 1;
-}
+#define WINDOW KERNEL_BODY
+#include "nn/conv.h"
+#undef WINDOW
 
 KERNEL_BODY size_t image_values(const struct window *w)
 {
@@ -50,6 +43,35 @@ KERNEL_BODY struct seeing windows_over(uint32_t pixel, uint32_t pad, uint32_t ke
     return seeing;
 }
 
+/* A number of an image, with its place in padding counted, and the windows that see it. */
+struct seen_number {
+    uint32_t channel, y, x;
+    struct seeing down, along;
+};
+
+KERNEL_BODY struct seen_number number_seen(const struct window *w, size_t value)
+{
+    struct seen_number seen;
+    uint32_t pixel = (uint32_t)(value / w->channels);
+    uint32_t y = pixel / w->width, x = pixel % w->width;
+    seen.channel = (uint32_t)(value % w->channels);
+    seen.y = y + w->pad_height;
+    seen.x = x + w->pad_width;
+    seen.down =
+        windows_over(y, w->pad_height, w->kernel_height, w->stride_height, window_out_height(w));
+    seen.along =
+        windows_over(x, w->pad_width, w->kernel_width, w->stride_width, window_out_width(w));
+    return seen;
+}
+
+/* Where the window over (oy, ox) has it. */
+KERNEL_BODY uint32_t position_in(const struct window *w, const struct seen_number *seen,
+                                 uint32_t oy, uint32_t ox)
+{
+    uint32_t ky = seen->y - oy * w->stride_height, kx = seen->x - ox * w->stride_width;
+    return ky * w->kernel_width + kx;
+}
+
 /* ---- patches[images][out pixels][kernel][channels] of x
  * ------------------------------------------ */
 
@@ -62,14 +84,9 @@ struct patches_arguments {
     uint32_t images;
 };
 
-KERNEL_BODY size_t patch_of(const struct window *w)
-{
-    return (size_t)w->kernel_height * w->kernel_width * w->channels;
-}
-
 KERNEL_BODY size_t patches_count(const struct window *w, uint32_t images)
 {
-    return (size_t)images * out_height_of(w) * out_width_of(w) * patch_of(w);
+    return (size_t)images * window_out_height(w) * window_out_width(w) * window_patch(w);
 }
 
 static inline struct kernel_shape patches_shape(const struct patches_arguments *a)
@@ -91,14 +108,14 @@ KERNEL_BODY void patches_body(const struct patches_arguments *a, const struct ke
                               void *shared)
 {
     const struct window *w = &a->window;
-    size_t i = thread_index(at), patch = patch_of(w), k = i % patch, pixel = 0;
-    size_t out = i / patch, outs = (size_t)out_height_of(w) * out_width_of(w);
+    size_t i = thread_index(at), patch = window_patch(w), k = i % patch, pixel = 0;
+    size_t out = i / patch, outs = (size_t)window_out_height(w) * window_out_width(w);
     size_t image = out / outs, place = out % outs;
     (void)shared;
     if (image >= a->images)
         return;
     size_t channel = k % w->channels, position = k / w->channels;
-    bool inside = pixel_under(w, place / out_width_of(w), place % out_width_of(w),
+    bool inside = pixel_under(w, place / window_out_width(w), place % window_out_width(w),
                               position / w->kernel_width, position % w->kernel_width, &pixel);
     size_t from = image * a->x_stride + pixel * w->channels + channel;
     float value = 0;
@@ -145,19 +162,15 @@ KERNEL_BODY void unpatch_body(const struct unpatch_arguments *a, const struct ke
     (void)shared;
     if (image >= a->images)
         return;
-    uint32_t channel = (uint32_t)(value % w->channels), pixel = (uint32_t)(value / w->channels);
-    uint32_t y = pixel / w->width, x = pixel % w->width, wide = out_width_of(w);
-    struct seeing down =
-        windows_over(y, w->pad_height, w->kernel_height, w->stride_height, out_height_of(w));
-    struct seeing along = windows_over(x, w->pad_width, w->kernel_width, w->stride_width, wide);
-    size_t patch = patch_of(w), outs = (size_t)out_height_of(w) * wide;
+    struct seen_number seen = number_seen(w, value);
+    uint32_t wide = window_out_width(w);
+    size_t patch = window_patch(w), outs = (size_t)window_out_height(w) * wide;
     float sum = 0;
-    for (uint32_t oy = down.first; oy <= down.last && oy < out_height_of(w); oy++)
-        for (uint32_t ox = along.first; ox <= along.last && ox < wide; ox++) {
-            size_t ky = y + w->pad_height - oy * w->stride_height;
-            size_t kx = x + w->pad_width - ox * w->stride_width;
+    for (uint32_t oy = seen.down.first; oy <= seen.down.last; oy++)
+        for (uint32_t ox = seen.along.first; ox <= seen.along.last; ox++) {
             size_t out = image * outs + (size_t)oy * wide + ox;
-            sum += a->patches[out * patch + (ky * w->kernel_width + kx) * w->channels + channel];
+            size_t position = position_in(w, &seen, oy, ox);
+            sum += a->patches[out * patch + position * w->channels + seen.channel];
         }
     if (a->gate != ACTIVATION_NONE)
         sum *= slope_cuda(a->gate, a->x[image * a->x_stride + value]);
@@ -180,7 +193,7 @@ struct pool_images_arguments {
 
 KERNEL_BODY size_t pooled_of(const struct window *w)
 {
-    return (size_t)out_height_of(w) * out_width_of(w) * w->channels;
+    return (size_t)window_out_height(w) * window_out_width(w) * w->channels;
 }
 
 static inline struct kernel_shape pool_images_shape(const struct pool_images_arguments *a)
@@ -211,8 +224,8 @@ KERNEL_BODY void pool_images_body(const struct pool_images_arguments *a, const s
     float sum = 0, most = -INFINITY;
     bool found = false;
     for (uint32_t p = 0; p < positions; p++) {
-        if (!pixel_under(w, out / out_width_of(w), out % out_width_of(w), p / w->kernel_width,
-                         p % w->kernel_width, &pixel))
+        if (!pixel_under(w, out / window_out_width(w), out % window_out_width(w),
+                         p / w->kernel_width, p % w->kernel_width, &pixel))
             continue;
         float x = a->in[row * a->in_stride + pixel * w->channels + channel];
         sum += x;
@@ -261,21 +274,16 @@ KERNEL_BODY void unpool_images_body(const struct unpool_images_arguments *a,
     (void)shared;
     if (row >= a->rows)
         return;
-    uint32_t channel = (uint32_t)(value % w->channels), pixel = (uint32_t)(value / w->channels);
-    uint32_t y = pixel / w->width, x = pixel % w->width, wide = out_width_of(w);
-    struct seeing down =
-        windows_over(y, w->pad_height, w->kernel_height, w->stride_height, out_height_of(w));
-    struct seeing along = windows_over(x, w->pad_width, w->kernel_width, w->stride_width, wide);
+    struct seen_number seen = number_seen(w, value);
+    uint32_t wide = window_out_width(w);
     float sum = 0;
-    for (uint32_t oy = down.first; oy <= down.last && oy < out_height_of(w); oy++)
-        for (uint32_t ox = along.first; ox <= along.last && ox < wide; ox++) {
-            uint32_t ky = y + w->pad_height - oy * w->stride_height;
-            uint32_t kx = x + w->pad_width - ox * w->stride_width;
-            size_t out = ((size_t)oy * wide + ox) * w->channels + channel;
+    for (uint32_t oy = seen.down.first; oy <= seen.down.last; oy++)
+        for (uint32_t ox = seen.along.first; ox <= seen.along.last; ox++) {
+            size_t out = ((size_t)oy * wide + ox) * w->channels + seen.channel;
             float dy = a->dy[row * a->dy_stride + out];
             if (!a->max)
                 sum += dy / (float)(w->kernel_height * w->kernel_width);
-            else if (a->index[row * pooled_of(w) + out] == ky * w->kernel_width + kx)
+            else if (a->index[row * pooled_of(w) + out] == position_in(w, &seen, oy, ox))
                 sum += dy;
         }
     float *dx = &a->dx[row * a->dx_stride + value];

@@ -18,6 +18,15 @@ static inline pid_t pid_in(const struct scene *scene, const char *name)
     return pid;
 }
 
+static inline pid_t await_pid(const struct scene *scene, const char *name)
+{
+    struct deadline deadline = patience();
+    pid_t pid;
+    while ((pid = pid_in(scene, name)) == 0)
+        look_again_soon(deadline, name);
+    return pid;
+}
+
 static inline pid_t pid_of(const struct scene *scene, uint32_t index)
 {
     char *name = xasprintf("run/logs/learner-%u.log", index);

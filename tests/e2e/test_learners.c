@@ -73,23 +73,28 @@ static void who_is_killed_between_two_means_comes_back(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
 }
 
+/* The evaluator stands still until learner `index` was killed and is back: nothing ends before. */
+static void check_target_is_reached(struct scene *scene, uint32_t index)
+{
+    pid_t evaluator = await_pid(scene, "run/logs/evaluator-0.log");
+    assert_int_equal(kill(evaluator, SIGSTOP), 0);
+    await_steps(scene, 0, 1);
+    check_comes_back(scene, index, SIGKILL);
+    assert_int_equal(kill(evaluator, SIGCONT), 0);
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "out", "the target of 150 is reached");
+    char *words = xasprintf("learner/%" PRIu32 ":      failed 1 time, began again 1 time", index);
+    assert_file_contains(scene, "out", words);
+    free(words);
+}
+
 static void the_target_is_reached_all_the_same(void **state)
 {
     struct scene *scene = *state;
     START("--launch=processes", "--set=evaluator.target_return=150",
           "--set=agent.learning_rate=1e-3"); /* so that it takes some seconds */
-    struct deadline deadline = patience();
-    pid_t evaluator;
-    while ((evaluator = pid_in(scene, "run/logs/evaluator-0.log")) == 0)
-        look_again_soon(deadline, "the evaluator");
-    assert_int_equal(kill(evaluator, SIGSTOP), 0); /* it does not find out before */
-    await_steps(scene, 0, 1);
-    check_comes_back(scene, 0, SIGKILL);
-    assert_int_equal(kill(evaluator, SIGCONT), 0);
-    assert_int_equal(scene_wait(scene), 0);
+    check_target_is_reached(scene, 0);
     assert_file_contains(scene, "err", "generation 2 of learner: learner/1");
-    assert_file_contains(scene, "out", "the target of 150 is reached");
-    assert_file_contains(scene, "out", "learner/0:      failed 1 time, began again 1 time");
 }
 
 static void who_hangs_is_left_out_and_comes_back(void **state)
@@ -138,11 +143,8 @@ static void the_target_is_reached_with_one_bit_gradients(void **state)
 {
     struct scene *scene = *state;
     START("--launch=processes", "--set=learner.compression=one-bit",
-          "--set=evaluator.target_return=150");
-    await_steps(scene, 0, 20);
-    check_comes_back(scene, 1, SIGKILL);
-    assert_int_equal(scene_wait(scene), 0);
-    assert_file_contains(scene, "out", "the target of 150 is reached");
+          "--set=evaluator.target_return=150", "--set=agent.learning_rate=1e-3");
+    check_target_is_reached(scene, 1);
 }
 
 /* ---- the group ends ----------------------------------------------------------------------------

@@ -58,10 +58,7 @@ static void the_target_is_reached_though_servers_are_killed(void **state)
 {
     struct scene *scene = *state;
     START("--set=evaluator.target_return=195", "--set=agent.learning_rate=1e-3");
-    struct deadline deadline = patience();
-    pid_t evaluator;
-    while ((evaluator = pid_in(scene, "run/logs/evaluator-0.log")) == 0)
-        look_again_soon(deadline, "the evaluator");
+    pid_t evaluator = await_pid(scene, "run/logs/evaluator-0.log");
     assert_int_equal(kill(evaluator, SIGSTOP), 0); /* it does not find out before */
     await_steps(scene, 0, 50);
     kill_server(scene, 0);

@@ -27,6 +27,7 @@
 #include "limits.h"
 #include "params_pull.h"
 #include "params_use.h"
+#include "rpc/shared_params.h"
 
 _Static_assert(sizeof(trp_moments) == 3 * sizeof(double),
                "a statistic is three numbers on its way");
@@ -266,18 +267,9 @@ static void use_statistics(trp_params_client *client, const trp_moments *statist
 
 static void attach(trp_params_client *client, const Troupe__PullReply *reply)
 {
-    const Troupe__SharedParams *shared = reply->shared;
-    struct sealed_place place = {.bytes = shared->bytes,
-                                 .device = shared->device,
-                                 .inode = shared->inode,
-                                 .pid = shared->pid,
-                                 .fd = shared->fd};
+    struct sealed_place place;
     detach(client);
-    trp_status status = TRP_OK;
-    if (shared->nonce.len != sizeof place.nonce)
-        status = trp_fail(TRP_FAILED_PRECONDITION, "a nonce of %zu bytes", shared->nonce.len);
-    else
-        memcpy(place.nonce, shared->nonce.data, sizeof place.nonce);
+    trp_status status = shared_params_take(reply->shared, &place);
     if (status == TRP_OK)
         status = board_view_open(&client->view, &place);
     if (status == TRP_OK) {

@@ -21,6 +21,7 @@
 #include "limits.h"
 #include "loans.h"
 #include "params.pb-c.h"
+#include "rpc/shared_params.h"
 
 struct trp_publisher {
     Troupe__Params_Service service; /* first: a handler gets only its address */
@@ -275,18 +276,6 @@ static trp_status reply_with(const trp_publisher *publisher, const Troupe__PullR
     return TRP_OK;
 }
 
-static void invite(const trp_publisher *publisher, Troupe__SharedParams *shared)
-{
-    const struct sealed_place *place = board_place(publisher->board);
-    shared->bytes = place->bytes;
-    shared->device = place->device;
-    shared->inode = place->inode;
-    shared->pid = place->pid;
-    shared->fd = place->fd;
-    shared->nonce =
-        (ProtobufCBinaryData){.len = sizeof place->nonce, .data = (uint8_t *)place->nonce};
-}
-
 static trp_status answer_pull(trp_publisher *publisher, const Troupe__PullRequest *request,
                               struct sending *sending, Troupe__PullReply *reply)
 {
@@ -309,7 +298,7 @@ static void handle_pull(Troupe__Params_Service *service, const Troupe__PullReque
     struct sending sending = {0};
     bool answered = answer_pull(publisher, request, &sending, &reply) == TRP_OK;
     if (answered && reads_itself(publisher, request) && request->reads != publisher->id) {
-        invite(publisher, &shared);
+        shared_params_put(&shared, board_place(publisher->board));
         reply.shared = &shared;
     }
     closure(answered ? &reply : NULL, closure_data);

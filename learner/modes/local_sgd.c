@@ -74,6 +74,14 @@ static trp_status average_vector(struct synchronous *s, size_t index, uint64_t b
 
 /* ---- rounds -------------------------------------------------------------------------------- */
 
+/* The steps to the next mean. */
+static void begin_period(struct synchronous *s)
+{
+    s->local_flags = 0;
+    s->local_rounds = 0;
+    s->local_batches = 0;
+}
+
 static trp_status local_begin(struct mode *mode, const struct mode_round *round)
 {
     struct synchronous *s = local_of(mode);
@@ -106,9 +114,7 @@ static trp_status meet_in_the_mean(struct synchronous *s, struct mode_round *rou
     round->over = any & LOCAL_OVER;
     round->ended = all & LOCAL_ENDED;
     round->leaves = any & LOCAL_LEAVES;
-    s->local_flags = 0;
-    s->local_rounds = 0;
-    s->local_batches = 0;
+    begin_period(s);
     return TRP_OK;
 }
 
@@ -149,9 +155,7 @@ static void begin_averages(struct synchronous *s)
 static trp_status local_meet(struct mode *mode, struct mode_meeting *meeting)
 {
     struct synchronous *s = local_of(mode);
-    s->local_flags = 0;
-    s->local_rounds = 0;
-    s->local_batches = 0;
+    begin_period(s);
     TRP_TRY(synchronous_meet(mode, meeting));
     s->local_steps = meeting->steps;
     mode->idle = mode->partial = false;
@@ -183,10 +187,11 @@ static trp_status take_averages(struct synchronous *s)
 trp_status local_sgd_create(struct mode **out, struct vectors *vectors,
                             const struct mode_options *options)
 {
-    TRP_TRY(synchronous_create(out, vectors, options, false));
+    struct mode_options local = *options;
+    if (local.local_steps == 0)
+        local.local_steps = LOCAL_STEPS;
+    TRP_TRY(synchronous_create(out, vectors, &local, false));
     struct synchronous *s = local_of(*out);
     s->base.impl = &local_impl;
-    if (s->options.local_steps == 0)
-        s->options.local_steps = LOCAL_STEPS;
     return options->outer_momentum > 0 ? take_averages(s) : TRP_OK;
 }

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <troupe/log.h>
@@ -13,8 +12,10 @@
 #include "core/hash.h"
 #include "core/status.h"
 #include "core/thread.h"
+#include "learner/server/optimizer_message.h"
 #include "limits.h"
 #include "parameter_server.pb-c.h"
+#include "rpc/shared_params.h"
 
 static ProtobufCService *service_of(const struct server_link *link)
 {
@@ -66,73 +67,23 @@ static trp_status call_server(const struct server_link *link, const char *method
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
-static Troupe__ServerOptimizer optimizer_message(const trp_optimizer *from)
-{
-    Troupe__ServerOptimizer to = TROUPE__SERVER_OPTIMIZER__INIT;
-    to.kind = (uint32_t)from->kind;
-    to.schedule = (uint32_t)from->schedule;
-    to.learning_rate = from->learning_rate;
-    to.final_rate = from->final_rate;
-    to.schedule_steps = from->schedule_steps;
-    to.warmup_steps = from->warmup_steps;
-    to.weight_decay = from->weight_decay;
-    to.beta1 = from->beta1;
-    to.beta2 = from->beta2;
-    to.alpha = from->alpha;
-    to.epsilon = from->epsilon;
-    to.momentum = from->momentum;
-    to.nesterov = from->nesterov;
-    to.centered = from->centered;
-    to.epsilon_inside = from->epsilon_inside;
-    return to;
-}
-
 static void leave_memory(struct server_link *link)
 {
-    if (link->values)
-        munmap((void *)(uintptr_t)link->values, link->bytes);
+    shared_values_unmap(link->values, link->hi - link->lo);
     link->values = NULL;
     link->maps = false;
-}
-
-static void map_values(struct server_link *link, const Troupe__SharedParams *from)
-{
-    const uint8_t *memory;
-    struct sealed_place place = {.bytes = from->bytes,
-                                 .device = from->device,
-                                 .inode = from->inode,
-                                 .pid = from->pid,
-                                 .fd = from->fd};
-    if (from->nonce.len != sizeof place.nonce ||
-        from->bytes != sizeof(struct shared_values) + (link->hi - link->lo) * sizeof(float))
-        return;
-    memcpy(place.nonce, from->nonce.data, sizeof place.nonce);
-    if (sealed_map(&memory, &place) != TRP_OK) {
-        trp_log(TRP_DEBUG, "values are sent server=%" PRIu32 " reason=%s", link->server,
-                trp_last_error());
-        return;
-    }
-    link->bytes = from->bytes;
-    link->values = (const struct shared_values *)(const void *)memory;
 }
 
 static void offer_memory(struct server_link *link, Troupe__ServerJoinRequest *request,
                          Troupe__SharedParams *place)
 {
-    size_t bytes = sizeof(struct shared_values) + (link->hi - link->lo) * sizeof(float);
-    const struct sealed_place *own = &link->gradients.place;
+    size_t bytes = shared_values_bytes(link->hi - link->lo);
     if (link->links->host[0] == '\0')
         return;
     if (!link->gradients.memory &&
         sealed_create(&link->gradients, "troupe-gradients", bytes) != TRP_OK)
         return;
-    place->bytes = own->bytes;
-    place->device = own->device;
-    place->inode = own->inode;
-    place->pid = own->pid;
-    place->fd = own->fd;
-    place->nonce =
-        (ProtobufCBinaryData){.len = sizeof own->nonce, .data = (uint8_t *)(uintptr_t)own->nonce};
+    shared_params_put(place, &link->gradients.place);
     request->gradients = place;
     request->host = link->links->host;
     request->pid = (uint32_t)getpid();
@@ -174,8 +125,10 @@ trp_status server_link_join(struct server_link *link, uint64_t steps)
     link->known[LINK_WHOLE] = link->known[LINK_NOTHING] = false;
     link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
     link->maps = reply->maps;
-    if (reply->maps && reply->values)
-        map_values(link, reply->values);
+    if (reply->maps && reply->values &&
+        shared_values_map(&link->values, reply->values, link->hi - link->lo) != TRP_OK)
+        trp_log(TRP_DEBUG, "values are sent server=%" PRIu32 " reason=%s", link->server,
+                trp_last_error());
     trp_log(TRP_INFO,
             "learner joined server=%s/%" PRIu32 " vector=%s first=%zu numbers=%zu memory=%s",
             link->links->servers->name, link->server, link->vector->spec->name, link->lo,

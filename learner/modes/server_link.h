@@ -38,7 +38,6 @@ struct server_link {
     struct sealed gradients;  /* where the server reads them, or nothing is mapped: */
     bool maps;
     const struct shared_values *values; /* the server's; NULL: they are sent */
-    size_t bytes;
 };
 
 /* `grads` and `values` are of the vector. All calls are tried again until the group's timeout has

@@ -454,13 +454,13 @@ static uint64_t hash_number(uint64_t hash, double number)
 /* Of what has to be the same on all ranks. */
 static uint64_t fingerprint_of(const struct synchronous *s)
 {
+    const char *name = s->options.name ? s->options.name : "synchronous";
     uint64_t hash = hash_number(HASH_BYTES_EMPTY, s->sharded);
     hash = hash_number(hash, (double)s->options.bucket_bytes);
     hash = hash_number(hash, s->options.count);
     hash = hash_number(hash, s->options.local_steps);
     hash = hash_number(hash, (double)s->options.outer_momentum);
-    hash = hash_bytes(hash, s->options.name ? s->options.name : "synchronous",
-                      strlen(s->options.name ? s->options.name : "synchronous"));
+    hash = hash_bytes(hash, name, strlen(name));
     const struct compress_options *compress = &s->options.compress;
     const double parts[] = {
         compress->kind,     compress->ratio,         (double)compress->warmup_steps,

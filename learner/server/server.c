@@ -25,7 +25,9 @@
 #include "core/thread.h"
 #include "keep.h"
 #include "keys.h"
+#include "optimizer_message.h"
 #include "parameter_server.pb-c.h"
+#include "rpc/shared_params.h"
 #include "table.h"
 
 struct trp_parameter_server {
@@ -66,25 +68,6 @@ static uint64_t steps_of_learners(const trp_parameter_server *server)
 }
 
 /* ---- joining ------------------------------------------------------------------------------- */
-
-static trp_optimizer optimizer_of(const Troupe__ServerOptimizer *from)
-{
-    return (trp_optimizer){.kind = (trp_optimizer_kind)from->kind,
-                           .schedule = (trp_rate_schedule)from->schedule,
-                           .learning_rate = from->learning_rate,
-                           .final_rate = from->final_rate,
-                           .schedule_steps = from->schedule_steps,
-                           .warmup_steps = from->warmup_steps,
-                           .weight_decay = from->weight_decay,
-                           .beta1 = from->beta1,
-                           .beta2 = from->beta2,
-                           .alpha = from->alpha,
-                           .epsilon = from->epsilon,
-                           .momentum = from->momentum,
-                           .nesterov = from->nesterov,
-                           .centered = from->centered,
-                           .epsilon_inside = from->epsilon_inside};
-}
 
 static struct shard_options options_of(const trp_parameter_server *server,
                                        const Troupe__ServerJoinRequest *request)
@@ -169,7 +152,7 @@ static void serve_join(Troupe__ParameterServer_Service *service,
     cond_broadcast(&server->changed);
     mutex_unlock(&server->mutex);
     if (status == TRP_OK && table->memory.memory && reply.maps) {
-        server_table_invite(table, &shared);
+        shared_params_put(&shared, &table->memory.place);
         reply.values = &shared;
     }
     closure(status == TRP_OK ? &reply : NULL, closure_data);
@@ -194,7 +177,7 @@ static trp_status gradients_of(const struct server_table *table,
     size_t bytes = numbers * sizeof(float);
     *grads = (const float *)(const void *)request->gradients.data;
     if (request->gradients.len == 0 && worker->gradients) {
-        *grads = worker->gradients;
+        *grads = worker->gradients->numbers;
         bytes = numbers <= table->shard.count ? 0 : 1;
     }
     if (request->gradients.len != bytes || !isfinite(request->scale))

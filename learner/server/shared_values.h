@@ -5,9 +5,11 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/sealed.h"
+#include "params.pb-c.h"
 
 struct shared_values {
     uint8_t nonce[SEALED_NONCE_BYTES];
@@ -18,6 +20,17 @@ struct shared_values {
 };
 
 _Static_assert(sizeof(struct shared_values) == 64, "numbers begin at a cache line");
+
+static inline size_t shared_values_bytes(size_t count)
+{
+    return sizeof(struct shared_values) + count * sizeof(float);
+}
+
+/* Those of another process, to be read. FAILED_PRECONDITION: they are not so many; or as
+ * sealed_map(). Then *values is NULL. */
+TRP_MUST_USE trp_status shared_values_map(const struct shared_values **values,
+                                          const Troupe__SharedParams *from, size_t count);
+void shared_values_unmap(const struct shared_values *values, size_t count); /* NULL is fine */
 
 static inline void shared_values_begin(struct shared_values *values)
 {

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <troupe/log.h>
 #include <troupe/nn.h>
@@ -25,9 +24,9 @@ static struct shared_values *shared_values_of(const struct server_table *table)
 /* In memory that others can map, where the system lets us. */
 static float *place_values(struct server_table *table, size_t count, bool keeps_private)
 {
-    size_t bytes = sizeof(struct shared_values) + count * sizeof(float);
     trp_status status =
-        keeps_private ? TRP_UNAVAILABLE : sealed_create(&table->memory, "troupe-shard", bytes);
+        keeps_private ? TRP_UNAVAILABLE
+                      : sealed_create(&table->memory, "troupe-shard", shared_values_bytes(count));
     if (status == TRP_OK)
         return shared_values_of(table)->numbers;
     return table->own = trp_floats_create(count);
@@ -52,18 +51,10 @@ trp_status server_table_create(struct server_table **out, const struct shard_opt
     return TRP_OK;
 }
 
-static void give_mapped(struct server_table_worker *worker)
-{
-    if (worker->mapped)
-        munmap((void *)(uintptr_t)worker->mapped, worker->bytes);
-    worker->mapped = NULL;
-    worker->gradients = NULL;
-}
-
 void server_table_destroy(struct server_table *table)
 {
     for (uint32_t i = 0; table->workers && i < table->shard.options.workers; i++) {
-        give_mapped(&table->workers[i]);
+        shared_values_unmap(table->workers[i].gradients, table->shard.count);
         free(table->workers[i].name);
     }
     free(table->workers);
@@ -146,28 +137,6 @@ trp_status server_table_fits(const struct server_table *table,
 
 /* ---- workers ------------------------------------------------------------------------------- */
 
-static void map_gradients(const struct server_table *table, struct server_table_worker *worker,
-                          const Troupe__SharedParams *from)
-{
-    struct sealed_place place = {.bytes = from->bytes,
-                                 .device = from->device,
-                                 .inode = from->inode,
-                                 .pid = from->pid,
-                                 .fd = from->fd};
-    size_t bytes = sizeof(struct shared_values) + table->shard.count * sizeof(float);
-    if (from->nonce.len != sizeof place.nonce || from->bytes != bytes)
-        return;
-    memcpy(place.nonce, from->nonce.data, sizeof place.nonce);
-    if (sealed_map(&worker->mapped, &place) != TRP_OK) {
-        trp_log(TRP_DEBUG, "gradients are sent worker=%s reason=%s", worker->name,
-                trp_last_error());
-        worker->mapped = NULL;
-        return;
-    }
-    worker->bytes = bytes;
-    worker->gradients = ((const struct shared_values *)(const void *)worker->mapped)->numbers;
-}
-
 static trp_status change_presence(struct server_table *table, uint32_t worker, enum keep_kind kind)
 {
     TRP_TRY(keep_append(&table->keep, kind, &(struct shard_push){.worker = worker}, false));
@@ -189,22 +158,13 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     free(worker->name);
     worker->name = xstrdup(request->name);
     worker->heard_ns = clock_now_ns(&clock_monotonic);
-    give_mapped(worker);
-    if (gradients && table->memory.memory)
-        map_gradients(table, worker, gradients);
+    shared_values_unmap(worker->gradients, table->shard.count);
+    worker->gradients = NULL;
+    if (gradients && table->memory.memory &&
+        shared_values_map(&worker->gradients, gradients, table->shard.count) != TRP_OK)
+        trp_log(TRP_DEBUG, "gradients are sent worker=%s reason=%s", worker->name,
+                trp_last_error());
     return TRP_OK;
-}
-
-void server_table_invite(const struct server_table *table, Troupe__SharedParams *shared)
-{
-    const struct sealed_place *place = &table->memory.place;
-    shared->bytes = place->bytes;
-    shared->device = place->device;
-    shared->inode = place->inode;
-    shared->pid = place->pid;
-    shared->fd = place->fd;
-    shared->nonce = (ProtobufCBinaryData){.len = sizeof place->nonce,
-                                          .data = (uint8_t *)(uintptr_t)place->nonce};
 }
 
 static uint64_t slowest_clock(const struct server_table *table, uint32_t *slowest)

@@ -15,11 +15,9 @@
 #include "shared_values.h"
 
 struct server_table_worker {
-    char *name;            /* NULL: it has not joined in this life */
-    const uint8_t *mapped; /* memory of another process; NULL: none */
-    size_t bytes;
-    const float *gradients; /* in it */
-    int64_t heard_ns;       /* when it joined or pushed last */
+    char *name;                            /* NULL: it has not joined in this life */
+    const struct shared_values *gradients; /* in its memory; NULL: they are sent */
+    int64_t heard_ns;                      /* when it joined or pushed last */
 };
 
 struct server_table {
@@ -59,7 +57,6 @@ TRP_MUST_USE trp_status server_table_fits(const struct server_table *table,
 TRP_MUST_USE trp_status server_table_join(struct server_table *table,
                                           const Troupe__ServerJoinRequest *request,
                                           const Troupe__SharedParams *gradients);
-void server_table_invite(const struct server_table *table, Troupe__SharedParams *shared);
 
 /* Kept first, then done. */
 TRP_MUST_USE trp_status server_table_push(struct server_table *table, const struct shard_push *push,

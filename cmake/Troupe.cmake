@@ -232,6 +232,12 @@ function(troupe_test path)
     troupe_test_limit(${name} ${ARG_TIMEOUT})
 endfunction()
 
+# troupe_test_scripted(): test_scripted_net, the network of tests that does as a script says.
+function(troupe_test_scripted)
+    add_library(test_scripted_net STATIC tests/learner/scripted.c)
+    target_link_libraries(test_scripted_net PRIVATE troupe_core PkgConfig::CMOCKA troupe_flags)
+endfunction()
+
 # troupe_fuzz(name [CORPUS other] LINK ...): tests/fuzz/fuzz_<name>.c on every variant of its corpus,
 # or of another's.
 function(troupe_fuzz name)

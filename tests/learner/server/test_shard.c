@@ -1,6 +1,6 @@
 /* The rules of parameter servers, each under the name of its system: scripts of pushes and reads in
- * an explicit order of delivery, with delays, duplicates and deaths, against references in double
- * that replay the same script. */
+ * an explicit order of delivery, with delays, losses, duplicates and deaths, against references in
+ * double that are told what happened (scripted.h). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "core/alloc.h"
 #include "learner/server/placement.h"
 #include "learner/server/shard.h"
+#include "tests/learner/scripted.h"
 
 enum { COUNT = 40, WORKERS = 3 };
 
@@ -79,13 +80,109 @@ static void take(struct world *world, uint32_t worker)
 static void assert_values(const struct world *world, const double *expected)
 {
     for (size_t i = 0; i < COUNT; i++)
-        assert_float_equal(world->values[i], expected[i], 1e-5);
+        assert_float_equal(world->values[i], expected[i], 1e-5 + 1e-6 * fabs(expected[i]));
 }
 
 static void initial(double values[COUNT])
 {
     for (size_t i = 0; i < COUNT; i++)
         values[i] = (double)i;
+}
+
+/* ---- workers and a server on a network ---------------------------------------------------------
+ */
+
+enum { CREW = 4, SERVER = CREW, SENT_MAX = 2000 };
+
+struct crew_push {
+    uint64_t sequence, version;
+};
+
+/* The endpoints 0 to 3 are workers, 4 is the server. Whoever acts pushes: the same again, until it
+ * was answered. */
+struct crew {
+    struct world world;
+    struct scripted *net;
+    struct crew_push next[CREW];
+    struct crew_push sent[CREW][SENT_MAX]; /* messages */
+};
+
+static void crew_act(void *context, uint32_t self)
+{
+    struct crew *crew = context;
+    uint64_t count = scripted_sent(crew->net, self, SERVER).messages;
+    if (self == SERVER)
+        return;
+    assert_true(count < SENT_MAX);
+    crew->sent[self][count] = crew->next[self];
+    scripted_send(crew->net, self, SERVER, &crew->next[self], sizeof crew->next[self]);
+}
+
+static void crew_hear(void *context, uint32_t self, uint32_t from, const void *bytes, size_t size)
+{
+    struct crew *crew = context;
+    struct crew_push push;
+    assert_int_equal(size, sizeof push);
+    memcpy(&push, bytes, sizeof push);
+    if (self != SERVER && push.sequence == crew->next[self].sequence)
+        crew->next[self] = (struct crew_push){push.sequence + 1, push.version};
+    if (self != SERVER)
+        return;
+    struct param_shard *shard = &crew->world.shard;
+    push_of(shard, from, push.sequence, push.version);
+    push.version = shard->version;
+    scripted_send(crew->net, SERVER, from, &push, sizeof push);
+}
+
+static void crew_begin(struct crew *crew, struct shard_options options)
+{
+    static const struct scripted_impl impl = {.act = crew_act, .hear = crew_hear};
+    memset(crew, 0, sizeof *crew);
+    options.workers = CREW;
+    begin(&crew->world, options);
+    crew->net = scripted_create(CREW + 1, &impl, crew);
+}
+
+static void crew_end(struct crew *crew)
+{
+    end(&crew->world);
+    scripted_destroy(crew->net);
+}
+
+/* Everything goes wrong that can, and after that all is answered. */
+static void crew_draw(struct crew *crew, uint64_t seed)
+{
+    static const struct scripted_odds odds = {.acts = 30, .lost = 10, .twice = 15, .ahead = 30};
+    trp_rng rng;
+    trp_rng_init(&rng, seed, 1);
+    for (uint32_t n = 0; n < 600; n++)
+        scripted_draw(crew->net, &rng, &odds);
+    scripted_play(crew->net, "0 1 2 3 *");
+}
+
+/* The pushes in the order in which they reached the server first: calls `rule` with each. */
+static void crew_replay(struct crew *crew,
+                        void (*rule)(void *context, uint32_t worker, struct crew_push push),
+                        void *context)
+{
+    size_t count;
+    uint64_t clocks[CREW] = {0};
+    const struct scripted_event *events = scripted_events(crew->net, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind != SCRIPTED_ARRIVES || events[i].to != SERVER)
+            continue;
+        uint32_t worker = events[i].from;
+        struct crew_push push = crew->sent[worker][events[i].message];
+        if (push.sequence != clocks[worker])
+            continue;
+        clocks[worker]++;
+        rule(context, worker, push);
+    }
+    for (uint32_t worker = 0; worker < CREW; worker++) {
+        assert_true(clocks[worker] > 10);
+        assert_int_equal(clocks[worker], crew->world.shard.workers[worker].clock);
+    }
+    assert_true(crew->world.shard.repeated > 10);
 }
 
 /* ---- Downpour SGD ---------------------------------------------------------------------------- */
@@ -129,24 +226,26 @@ static void downpour_of_one_worker_is_serial_to_the_bit(void **state)
         }
 }
 
+static void subtract_gradient(void *context, uint32_t worker, struct crew_push push)
+{
+    double *expected = context;
+    for (size_t i = 0; i < COUNT; i++)
+        expected[i] -= 0.5 * (double)gradient_at(worker, push.sequence, i);
+}
+
 static void downpour_replays_as_a_reference_in_double(void **state)
 {
-    static const uint32_t order[] = {0, 1, 1, 0, 2, 1, 1, 1, 0, 2, 2, 0};
     (void)state;
-    struct world world;
-    double expected[COUNT];
-    uint64_t clocks[WORKERS] = {0};
-    begin(&world, (struct shard_options){.rule = TRP_SERVER_ASYNC});
-    initial(expected);
-    for (size_t n = 0; n < sizeof order / sizeof *order; n++) {
-        uint64_t sequence = clocks[order[n]]++;
-        take(&world, order[n]);
-        for (size_t i = 0; i < COUNT; i++)
-            expected[i] -= 0.5 * (double)gradient_at(order[n], sequence, i);
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct crew crew;
+        double expected[COUNT];
+        crew_begin(&crew, (struct shard_options){.rule = TRP_SERVER_ASYNC});
+        crew_draw(&crew, seed);
+        initial(expected);
+        crew_replay(&crew, subtract_gradient, expected);
+        assert_values(&crew.world, expected);
+        crew_end(&crew);
     }
-    assert_values(&world, expected);
-    assert_int_equal(world.shard.version, sizeof order / sizeof *order);
-    end(&world);
 }
 
 /* The same script on one shard and on three, which have a part each. */
@@ -233,20 +332,23 @@ static void ranges_are_stepped_with_their_own_state(void **state)
 static void adam_does_not_depend_on_the_order_of_delivery(void **state)
 {
     static const trp_server_rule rules[] = {TRP_SERVER_ASYNC, TRP_SERVER_SYNC, TRP_SERVER_SSP};
-    static const uint32_t orders[][WORKERS + 1] = {
-        {0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}};
+    static const char *const orders[] = {"0>4 1>4 2>4 3>4 *", "3>4 2>4 1>4 0>4 *",
+                                         "1>4 3>4 0>4 2>4 *", "2+4 0>4 2>4 3>4 1>4 *"};
     (void)state;
     for (size_t r = 0; r < 3; r++) {
         float first[COUNT];
         for (size_t o = 0; o < 4; o++) {
-            struct world world;
-            begin(&world, (struct shard_options){.rule = rules[r], .workers = 4});
-            for (size_t n = 0; n < 20; n++)
-                take(&world, orders[(o + n / 4) % 4][n % 4]);
+            struct crew crew;
+            crew_begin(&crew, (struct shard_options){.rule = rules[r]});
+            for (size_t n = 0; n < 5; n++) {
+                scripted_play(crew.net, "0 1 2 3");
+                scripted_play(crew.net, orders[(o + n) % 4]);
+            }
+            assert_int_equal(crew.world.shard.pushes, 20);
             if (o == 0)
-                memcpy(first, world.values, sizeof first);
-            assert_memory_equal(first, world.values, sizeof first);
-            end(&world);
+                memcpy(first, crew.world.values, sizeof first);
+            assert_memory_equal(first, crew.world.values, sizeof first);
+            crew_end(&crew);
         }
     }
 }
@@ -388,42 +490,43 @@ static void ssp_blocks_behind_the_dead_after_s_plus_1_clocks(void **state)
 
 /* ---- n-softsync ------------------------------------------------------------------------------ */
 
+/* n = 2 of 4 learners: a step after every 2 gradients. */
+struct softsync {
+    double expected[COUNT], sum[COUNT];
+    uint64_t pushes;
+    uint64_t most_stale;
+};
+
+static void take_by_staleness(void *context, uint32_t worker, struct crew_push push)
+{
+    struct softsync *rule = context;
+    uint64_t version = rule->pushes++ / 2, staleness = version - push.version;
+    rule->most_stale = staleness > rule->most_stale ? staleness : rule->most_stale;
+    for (size_t i = 0; i < COUNT; i++) {
+        double gradient = (double)gradient_at(worker, push.sequence, i);
+        rule->sum[i] += staleness > 1 ? gradient / (double)staleness : gradient;
+        if (rule->pushes % 2)
+            continue;
+        rule->expected[i] -= 0.5 * rule->sum[i] / 2;
+        rule->sum[i] = 0;
+    }
+}
+
 static void softsync_divides_rates_by_staleness(void **state)
 {
-    /* worker, version that it computed on, weight of its gradient */
-    static const struct {
-        uint32_t worker;
-        uint64_t version;
-        double alpha;
-    } script[] = {
-        {0, 0, 1},      {1, 0, 1},   /* version 1 */
-        {2, 0, 1},      {3, 1, 1},   /* staleness 1 and 0: version 2 */
-        {0, 0, 0.5},    {1, 2, 1},   /* 2 and 0: version 3 */
-        {2, 0, 1. / 3}, {2, 1, 0.5}, /* 3 and 2: version 4 */
-        {3, 0, 0.25},   {3, 4, 1},   /* version 5 */
-    };
     (void)state;
-    struct world world;
-    double expected[COUNT], sum[COUNT] = {0};
-    uint64_t clocks[4] = {0};
-    /* n = 2 of 4 learners: c = 2 */
-    begin(&world, (struct shard_options){.rule = TRP_SERVER_SOFTSYNC, .workers = 4, .softness = 2});
-    initial(expected);
-    for (size_t n = 0; n < sizeof script / sizeof *script; n++) {
-        uint32_t worker = script[n].worker;
-        uint64_t sequence = clocks[worker]++;
-        assert_int_equal(push_of(&world.shard, worker, sequence, script[n].version), SHARD_TAKEN);
-        for (size_t i = 0; i < COUNT; i++)
-            sum[i] += script[n].alpha * (double)gradient_at(worker, sequence, i);
-        if (n % 2 == 0)
-            continue;
-        for (size_t i = 0; i < COUNT; i++)
-            expected[i] -= 0.5 * sum[i] / 2;
-        memset(sum, 0, sizeof sum);
-        assert_int_equal(world.shard.version, n / 2 + 1);
-        assert_values(&world, expected);
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct crew crew;
+        struct softsync rule = {.pushes = 0};
+        crew_begin(&crew, (struct shard_options){.rule = TRP_SERVER_SOFTSYNC, .softness = 2});
+        crew_draw(&crew, seed);
+        initial(rule.expected);
+        crew_replay(&crew, take_by_staleness, &rule);
+        assert_int_equal(crew.world.shard.version, rule.pushes / 2);
+        assert_values(&crew.world, rule.expected);
+        assert_true(rule.most_stale > 3);
+        crew_end(&crew);
     }
-    end(&world);
 }
 
 static void softsync_of_1_steps_after_all_and_drops_beyond_its_cap(void **state)

@@ -93,6 +93,30 @@ trp_status trp_agent_tables(const trp_agent *agent, const char *env, trp_agent_t
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
+/* Policies and updaters of one's own may know nothing of devices: whether `its` is `wanted`. */
+static trp_status check_device(const trp_agent *agent, const char *does, trp_device *wanted,
+                               trp_device *its)
+{
+    trp_device *cpu;
+    TRP_TRY(trp_device_find(&cpu, NULL));
+    if ((its ? its : cpu) == (wanted ? wanted : cpu))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s %s on device %s, not on %s", agent->impl->name, does,
+                    trp_device_name(its ? its : cpu), trp_device_name(wanted ? wanted : cpu));
+}
+
+static trp_status make_policy(const trp_agent *agent, const trp_env_spec *spec,
+                              const trp_policy_options *options, trp_policy **out)
+{
+    TRP_TRY(agent->impl->policy(agent, spec, options, out));
+    trp_status status = check_device(agent, "acts", options->device, (*out)->device);
+    if (status == TRP_OK)
+        return TRP_OK;
+    trp_policy_destroy(*out);
+    *out = NULL;
+    return status;
+}
+
 static trp_status make_parts(const trp_agent *agent, const trp_env_spec *spec,
                              const trp_agent_actor_options *options, trp_actor_loop_options *loop)
 {
@@ -103,11 +127,12 @@ static trp_status make_parts(const trp_agent *agent, const trp_env_spec *spec,
         turns_active() ? stream_seed(options->seed, STREAM_KEYS, options->name, options->index) : 0;
     TRP_TRY(trp_env_create(&loop->env, options->env,
                            &(trp_env_options){.count = options->copies, .seed = env_seed}));
-    TRP_TRY(agent->impl->policy(agent, spec,
-                                &(trp_policy_options){.rows = options->copies,
-                                                      .index = options->index,
-                                                      .count = options->count},
-                                &loop->policy));
+    TRP_TRY(make_policy(agent, spec,
+                        &(trp_policy_options){.rows = options->copies,
+                                              .index = options->index,
+                                              .count = options->count,
+                                              .device = options->device},
+                        &loop->policy));
     TRP_TRY(agent->impl->adder(agent,
                                &(trp_adder_options){.replay = options->replay,
                                                     .rollout = options->rollout,
@@ -190,18 +215,6 @@ static trp_status make_sources(const trp_agent *agent, const trp_agent_learner_o
     return TRP_OK;
 }
 
-/* An updater of one's own may know nothing of devices. */
-static trp_status check_device(const trp_agent *agent, const trp_agent_learner_options *options,
-                               const trp_updater *updater)
-{
-    trp_device *cpu, *its = updater->device;
-    TRP_TRY(trp_device_find(&cpu, NULL));
-    if ((its ? its : cpu) == (options->device ? options->device : cpu))
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT, "%s learns on device %s, not on %s", agent->impl->name,
-                    trp_device_name(its ? its : cpu), trp_device_name(options->device));
-}
-
 trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
                                     const trp_agent_learner_options *options)
 {
@@ -216,7 +229,7 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
     trp_updater_options wanted = {.batch_size = options->batch_size, .device = options->device};
     TRP_TRY(agent->impl->updater(agent, spec, &wanted, &loop.updater));
     trp_source *sources[TRP_UPDATER_SOURCES_MAX];
-    trp_status status = check_device(agent, options, loop.updater);
+    trp_status status = check_device(agent, "learns", options->device, loop.updater->device);
     if (status == TRP_OK)
         status = make_sources(agent, options, loop.updater, sources);
     if (status != TRP_OK) {
@@ -234,5 +247,5 @@ trp_status trp_agent_policy_create(trp_policy **out, const trp_agent *agent, con
     *out = NULL;
     const trp_env_spec *spec;
     TRP_TRY(find_and_check(agent, env, &spec));
-    return agent->impl->policy(agent, spec, options, out);
+    return make_policy(agent, spec, options, out);
 }

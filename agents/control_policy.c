@@ -8,15 +8,14 @@
 #include "box.h"
 #include "control.h"
 #include "core/alloc.h"
+#include "policy_net.h"
 
 struct control_policy {
     trp_policy base;
     struct control control;
     struct box box;
     trp_policy_options place;
-    trp_net *net;
-    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
-    float *params;
+    struct policy_net net;
     float *mean, *log_std; /* [rows][size] */
 };
 
@@ -26,23 +25,24 @@ static void add_noise(const struct control_policy *policy, const trp_act *act, f
         actions[i] += policy->control.noise * (float)trp_rng_normal(act->rng);
 }
 
-static void act_deterministic(struct control_policy *policy, const trp_act *act)
+static trp_status act_deterministic(struct control_policy *policy, const trp_act *act)
 {
     float *actions = act->actions;
-    trp_net_forward(
-        policy->net, policy->params,
-        &(trp_net_rows){.rows = act->rows, .inputs = {act->observations[0]}, .outputs = {actions}});
+    TRP_TRY(policy_net_say(&policy->net, &(trp_net_rows){.rows = act->rows,
+                                                         .inputs = {act->observations[0]},
+                                                         .outputs = {actions}}));
     if (!policy->place.greedy && policy->control.noise > 0)
         add_noise(policy, act, actions);
     box_stretch(&policy->box, act->rows, actions);
+    return TRP_OK;
 }
 
-static void act_gaussian(struct control_policy *policy, const trp_act *act)
+static trp_status act_gaussian(struct control_policy *policy, const trp_act *act)
 {
-    trp_net_forward(policy->net, policy->params,
-                    &(trp_net_rows){.rows = act->rows,
-                                    .inputs = {act->observations[0]},
-                                    .outputs = {policy->mean, policy->log_std}});
+    TRP_TRY(
+        policy_net_say(&policy->net, &(trp_net_rows){.rows = act->rows,
+                                                     .inputs = {act->observations[0]},
+                                                     .outputs = {policy->mean, policy->log_std}}));
     trp_gaussian says = control_gaussian(policy->control.kind, act->rows, policy->box.size,
                                          policy->mean, policy->log_std);
     if (says.squashed) {
@@ -55,38 +55,30 @@ static void act_gaussian(struct control_policy *policy, const trp_act *act)
         trp_gaussian_sample(&says, act->rng, act->actions, act->actions, NULL);
     if (!says.squashed)
         box_stretch(&policy->box, act->rows, act->actions);
+    return TRP_OK;
 }
 
 static trp_status control_policy_act(trp_policy *base, const trp_act *act)
 {
     struct control_policy *policy = (struct control_policy *)base;
-    if (act->rows > policy->place.rows)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s policy: %" PRIu32 " rows, made for %" PRIu32,
-                        policy->control.who, act->rows, policy->place.rows);
-    if (!policy->place.greedy && act->steps < (uint64_t)policy->control.random_steps)
-        box_draw(&policy->box, act->rng, act->rows, act->actions);
-    else if (policy->control.kind == CONTROL_DETERMINISTIC)
-        act_deterministic(policy, act);
-    else
-        act_gaussian(policy, act);
+    TRP_TRY(policy_net_check(&policy->net, act));
+    if (policy->place.greedy || act->steps >= (uint64_t)policy->control.random_steps)
+        return policy->control.kind == CONTROL_DETERMINISTIC ? act_deterministic(policy, act)
+                                                             : act_gaussian(policy, act);
+    box_draw(&policy->box, act->rng, act->rows, act->actions);
     return TRP_OK;
 }
 
 static trp_status control_policy_load(trp_policy *base, const float *params, size_t count)
 {
     struct control_policy *policy = (struct control_policy *)base;
-    if (count != base->param_count)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s policy: %zu parameters, the network has %zu",
-                        policy->control.who, count, base->param_count);
-    memcpy(policy->params, params, count * sizeof *params);
-    return TRP_OK;
+    return policy_net_load(&policy->net, params, count);
 }
 
 static void control_policy_destroy(trp_policy *base)
 {
     struct control_policy *policy = (struct control_policy *)base;
-    trp_net_destroy(policy->net);
-    trp_floats_destroy(policy->params);
+    policy_net_cleanup(&policy->net);
     trp_floats_destroy(policy->mean);
     trp_floats_destroy(policy->log_std);
     free(policy);
@@ -103,22 +95,20 @@ trp_status control_policy_create(const struct control *control, const trp_env_sp
     policy->control = *control;
     policy->box = box_of(env);
     policy->place = *place;
-    policy->place.rows = place->rows ? place->rows : 1;
     trp_net_spec spec = control_spec(control, env);
     trp_status status =
-        trp_net_create(&policy->net, &(trp_net_options){.spec = &spec,
-                                                        .batch = policy->place.rows,
-                                                        .forward_only = true,
-                                                        .precision = control->precision});
+        policy_net_create(&policy->net, &policy->base,
+                          &(struct policy_net_options){.who = control->who,
+                                                       .spec = &spec,
+                                                       .env = env,
+                                                       .place = place,
+                                                       .network = TRP_TORSO_MLP,
+                                                       .precision = control->precision});
     if (status != TRP_OK) {
         trp_policy_destroy(&policy->base);
         return status;
     }
-    policy->base.param_count = trp_net_param_count(&spec);
-    policy->base.tensors = policy->tensors;
-    policy->base.tensor_count = trp_net_tensors(&spec, policy->tensors);
-    policy->params = trp_floats_create(policy->base.param_count);
-    size_t numbers = (size_t)policy->place.rows * policy->box.size;
+    size_t numbers = (size_t)policy->net.rows * policy->box.size;
     policy->mean = trp_floats_create(numbers);
     policy->log_std = trp_floats_create(numbers);
     *out = &policy->base;

@@ -8,17 +8,14 @@
 
 #include <troupe/losses.h>
 #include "core/alloc.h"
+#include "policy_net.h"
 
 struct dqn_policy {
     trp_policy base;
     trp_dqn_options options;
     trp_policy_options place; /* of this actor in its group */
-    trp_net *net;
-    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    struct policy_net net;
     uint32_t outputs;
-    struct torso_image image;
-    uint8_t *pixels; /* rows of it; NULL: as they come */
-    float *params;
     float *said;   /* [rows][outputs][atoms] */
     float *values; /* [rows][outputs] */
 };
@@ -33,20 +30,16 @@ static double dqn_epsilon(const trp_policy *base, uint64_t steps)
 static trp_status policy_act(trp_policy *base, const trp_act *act)
 {
     struct dqn_policy *policy = (struct dqn_policy *)base;
-    if (act->rows > policy->place.rows)
-        return trp_fail(TRP_INVALID_ARGUMENT, "dqn policy: %" PRIu32 " rows, made for %" PRIu32,
-                        act->rows, policy->place.rows);
+    TRP_TRY(policy_net_check(&policy->net, act));
     if (act->extras && policy->base.extras.count > 0) /* dqn_extras() */
         memcpy(act->extras[0], act->mask, (size_t)act->rows * policy->outputs);
     if (!exploration_draw(dqn_epsilon(base, act->steps), act, policy->outputs))
         return TRP_OK;
     if (!policy->place.greedy)
-        trp_net_resample(policy->net, NULL, act->rng); /* draws nothing without noisy layers */
-    trp_net_forward(policy->net, policy->params,
-                    &(trp_net_rows){.rows = act->rows,
-                                    .inputs = {torso_pixels(&policy->image, act->rows,
-                                                            act->observations[0], policy->pixels)},
-                                    .outputs = {policy->said}});
+        policy_net_resample(&policy->net, act->rng);
+    TRP_TRY(policy_net_say(&policy->net, &(trp_net_rows){.rows = act->rows,
+                                                         .inputs = {act->observations[0]},
+                                                         .outputs = {policy->said}}));
     const float *values = dqn_values(&policy->options, (size_t)act->rows * policy->outputs,
                                      policy->said, policy->values);
     exploration_finish(act, policy->outputs, values);
@@ -56,21 +49,15 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
 static trp_status policy_load(trp_policy *base, const float *params, size_t count)
 {
     struct dqn_policy *policy = (struct dqn_policy *)base;
-    if (count != policy->base.param_count)
-        return trp_fail(TRP_INVALID_ARGUMENT, "dqn policy: %zu parameters, the network has %zu",
-                        count, policy->base.param_count);
-    memcpy(policy->params, params, count * sizeof *params);
-    return TRP_OK;
+    return policy_net_load(&policy->net, params, count);
 }
 
 static void policy_destroy(trp_policy *base)
 {
     struct dqn_policy *policy = (struct dqn_policy *)base;
-    trp_net_destroy(policy->net);
-    trp_floats_destroy(policy->params);
+    policy_net_cleanup(&policy->net);
     trp_floats_destroy(policy->said);
     trp_floats_destroy(policy->values);
-    free(policy->pixels);
     free(policy);
 }
 
@@ -95,28 +82,23 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->base.impl = &policy_impl;
     policy->options = dqn_options(agent);
     policy->place = *options;
-    policy->place.rows = options->rows ? options->rows : 1;
     struct q_net net = dqn_net(&policy->options);
     trp_net_spec spec = q_net_spec(&net, env);
     policy->outputs = (uint32_t)env->action_count;
     dqn_extras(&policy->options, env, &policy->base.extras);
     trp_status status =
-        trp_net_create(&policy->net, &(trp_net_options){.spec = &spec,
-                                                        .batch = policy->place.rows,
-                                                        .forward_only = true,
-                                                        .precision = policy->options.precision});
+        policy_net_create(&policy->net, &policy->base,
+                          &(struct policy_net_options){.who = "dqn",
+                                                       .spec = &spec,
+                                                       .env = env,
+                                                       .place = options,
+                                                       .network = policy->options.network,
+                                                       .precision = policy->options.precision});
     if (status != TRP_OK) {
         trp_policy_destroy(&policy->base);
         return status;
     }
-    policy->base.param_count = trp_net_param_count(&spec);
-    policy->base.tensors = policy->tensors;
-    policy->base.tensor_count = trp_net_tensors(&spec, policy->tensors);
-    policy->image = torso_image(policy->options.network, env);
-    if (torso_pixels_bytes(&policy->image) > 0)
-        policy->pixels = xcalloc(policy->place.rows, torso_pixels_bytes(&policy->image));
-    policy->params = trp_floats_create(policy->base.param_count);
-    size_t values = (size_t)policy->place.rows * policy->outputs;
+    size_t values = (size_t)policy->net.rows * policy->outputs;
     policy->said = trp_floats_create(values * dqn_atoms(&policy->options));
     policy->values = trp_floats_create(values);
     *out = &policy->base;

@@ -62,6 +62,34 @@ KERNEL_BODY void tile_body(const struct tile_arguments *a, const struct kernel_a
         a->to[i] = a->from[i / a->columns / a->times * a->columns + i % a->columns];
 }
 
+/* ---- torso.pixels: frames behind the pixels, as channels */
+
+struct pixels_arguments {
+    const uint8_t *from; /* [rows][frames][pixels][channels] */
+    uint8_t *to;         /* [rows][pixels][frames][channels] */
+    size_t pixels;
+    uint32_t channels, rows, frames;
+};
+
+static inline struct kernel_shape pixels_shape(const struct pixels_arguments *a)
+{
+    return kernel_of(a->rows * a->pixels);
+}
+
+KERNEL_BODY void pixels_body(const struct pixels_arguments *a, const struct kernel_at *at,
+                             void *shared)
+{
+    size_t i = thread_index(at), frame = a->pixels * a->channels;
+    (void)shared;
+    if (i >= a->rows * a->pixels)
+        return;
+    const uint8_t *from = a->from + i / a->pixels * a->frames * frame + i % a->pixels * a->channels;
+    uint8_t *to = a->to + i * a->frames * a->channels;
+    for (uint32_t k = 0; k < a->frames; k++)
+        for (uint32_t c = 0; c < a->channels; c++)
+            to[k * a->channels + c] = from[k * frame + c];
+}
+
 /* ---- control.discounts */
 
 struct discounts_arguments {

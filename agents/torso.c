@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "moves.h"
+
 static struct torso_image image_of(const trp_tensor_spec *spec)
 {
     struct torso_image image = {.frames = 1, .channels = 1};
@@ -182,17 +184,11 @@ size_t torso_pixels_bytes(const struct torso_image *image)
     return image->frames < 2 ? 0 : row;
 }
 
-struct pixels_job {
-    struct torso_image image;
-    uint32_t rows;
-    const void *observations;
-    uint8_t *room;
-};
-
 static void sort_pixels(void *arguments)
 {
-    const struct pixels_job *job = arguments;
-    torso_pixels(&job->image, job->rows, job->observations, job->room);
+    const struct pixels_arguments *job = arguments;
+    struct torso_image image = {job->frames, 1, (uint32_t)job->pixels, job->channels};
+    torso_pixels(&image, job->rows, job->from, job->to);
 }
 
 const void *torso_pixels_on(trp_queue *queue, const struct torso_image *image, uint32_t rows,
@@ -202,9 +198,10 @@ const void *torso_pixels_on(trp_queue *queue, const struct torso_image *image, u
     size_t bytes = rows * torso_pixels_bytes(image);
     if (bytes == 0)
         return observations;
-    struct pixels_job job = {*image, rows, observations, room};
-    trp_operand operands[] = {{offsetof(struct pixels_job, observations), bytes, TRP_READ},
-                              {offsetof(struct pixels_job, room), bytes, TRP_WRITE}};
+    struct pixels_arguments job = {observations,    room, (size_t)image->height * image->width,
+                                   image->channels, rows, image->frames};
+    trp_operand operands[] = {{offsetof(struct pixels_arguments, from), bytes, TRP_READ},
+                              {offsetof(struct pixels_arguments, to), bytes, TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 2);
     return room;
 }

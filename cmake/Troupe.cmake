@@ -148,6 +148,27 @@ function(troupe_test_gpu)
     add_dependencies(test_gpu fake_blas fake_nothing)
 endfunction()
 
+# troupe_test_gpu_nodes(): test_gpu_nodes, and the program that it starts beside a libtroupe_cuda.so whose
+# runtime is that of tests.
+function(troupe_test_gpu_nodes)
+    if(NOT TARGET troupe_cuda)
+        return()
+    endif()
+    add_library(fake_gpus MODULE tests/nn/cuda/fake_gpus.c tests/nn/cuda/fake_cuda.c nn/cuda/kernels.c
+        nn/cuda/module/blas.c nn/cuda/module/gpu.c nn/cuda/module/graph.c nn/cuda/module/run.c)
+    set_target_properties(fake_gpus PROPERTIES PREFIX "" OUTPUT_NAME libtroupe_cuda
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_gpus)
+    target_include_directories(fake_gpus SYSTEM PRIVATE ${CUDA_INCLUDE})
+    target_compile_definitions(fake_gpus PRIVATE TROUPE_VERSION="${PROJECT_VERSION}")
+    target_link_libraries(fake_gpus PRIVATE troupe_core troupe_flags ${CMAKE_DL_LIBS} Threads::Threads
+        -Wl,--exclude-libs,ALL)
+    troupe_test_program(launch/gpu_program LINK troupe_launch)
+    set_target_properties(gpu_program PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_gpus)
+    add_dependencies(gpu_program fake_gpus)
+    troupe_test(launch/gpu_nodes TIMEOUT 120 LINK troupe_core)
+    troupe_test_starts(gpu_nodes gpu_program)
+endfunction()
+
 # troupe_fake_nccl(): an NCCL of tests, and two that cannot be used, each as the library that is
 # looked for: under <build>/fake_nccl, fake_nccl_old and fake_nccl_lacking.
 function(troupe_fake_nccl)

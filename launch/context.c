@@ -11,6 +11,7 @@
 #include "control.h"
 #include "core/alloc.h"
 #include "core/hash.h"
+#include "devices.h"
 #include "host.h"
 #include "run_dir.h"
 #include "core/limits.h"
@@ -314,6 +315,21 @@ void context_close(trp_context *context)
 }
 
 /* ---- reports ----------------------------------------------------------------------------- */
+
+trp_status trp_context_device(trp_context *context, trp_device **device)
+{
+    bool shared = context->host->options.launcher == 0; /* all nodes are in this process */
+    return devices_find(context->group, context->index, shared, device);
+}
+
+void context_log_device(const trp_context *context, trp_device *device)
+{
+    trp_device_bytes bytes = trp_device_memory(device);
+    if (!trp_device_is_host(device))
+        trp_log(TRP_INFO, "%s uses device=%s memory_mib=%.1f left_mib=%.1f",
+                node_kind_word(context->group->kind), trp_device_name(device),
+                (double)bytes.used / (1 << 20), (double)bytes.left / (1 << 20));
+}
 
 void trp_context_report(trp_context *context, const char *name, double value)
 {

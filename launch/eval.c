@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/printable.h"
+#include "devices.h"
 #include "npz.h"
 
 /* The first evaluator, or else the first group of actors; NULL: there is none. */
@@ -77,9 +78,12 @@ static trp_status play_with(struct play *play, trp_policy *policy)
 static trp_status evaluate(struct play *play)
 {
     trp_policy *policy;
-    TRP_TRY(trp_agent_policy_create(
-        &policy, &play->group->agent, play->group->env,
-        &(trp_policy_options){.rows = play->copies, .greedy = !play->options->stochastic}));
+    trp_device *device;
+    TRP_TRY(devices_find(play->group, 0, true, &device));
+    TRP_TRY(trp_agent_policy_create(&policy, &play->group->agent, play->group->env,
+                                    &(trp_policy_options){.rows = play->copies,
+                                                          .greedy = !play->options->stochastic,
+                                                          .device = device}));
     trp_status status = play_with(play, policy);
     trp_policy_destroy(policy);
     return status;

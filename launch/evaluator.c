@@ -12,6 +12,7 @@
 #include "host.h"
 
 enum {
+    EVALUATOR_COPIES = 100, /* of the environment, where nobody says */
     /* Other nodes may need the processor more: an evaluator rests three times as long as it
      * worked. */
     EVALUATOR_REST_FACTOR = 3,
@@ -188,16 +189,21 @@ trp_status evaluator_run(trp_context *context)
     const trp_actor_options *options = &group->options.actor;
     struct evaluator evaluator = {.context = context, .options = options};
     evaluator.episodes = options->episodes;
-    evaluator.copies = options->envs ? options->envs : evaluator.episodes;
-    if (evaluator.copies > 100)
-        evaluator.copies = 100;
+    evaluator.copies = options->envs ? options->envs : EVALUATOR_COPIES;
+    if (evaluator.copies > evaluator.episodes)
+        evaluator.copies = evaluator.episodes;
     ProtobufCService *service;
+    trp_device *device;
+    TRP_TRY(trp_context_device(context, &device));
     TRP_TRY(trp_env_find_statistics(group->env, &evaluator.statistic_count));
     TRP_TRY(trp_dial(context, options->params, 0, trp_params_descriptor(), &service));
     evaluator.best_dir = node_dir(context);
     trp_status status = trp_agent_policy_create(
         &evaluator.policy, &group->agent, group->env,
-        &(trp_policy_options){.rows = evaluator.copies, .greedy = !options->stochastic});
+        &(trp_policy_options){
+            .rows = evaluator.copies, .greedy = !options->stochastic, .device = device});
+    if (status == TRP_OK)
+        context_log_device(context, device);
     if (status == TRP_OK)
         status = trp_params_client_create(
             &evaluator.params,

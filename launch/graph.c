@@ -13,6 +13,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "devices.h"
 #include "limits.h"
 
 static const char *const kind_words[] = {"replay", "server",    "learner", "cache",
@@ -493,13 +494,6 @@ static trp_status check_batches(const struct node_group *group)
                     envs ? " and .envs" : "");
 }
 
-static trp_status check_learner_device(const struct node_group *group)
-{
-    if (trp_device_check(group->options.learner.device) == TRP_OK)
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': %s", group->name, trp_last_error());
-}
-
 static trp_status check_compression(const struct node_group *group)
 {
     const trp_learner_options *options = &group->options.learner;
@@ -539,9 +533,9 @@ static trp_status check_group(const struct node_group *group)
         status = trp_options_check(group->table, group_options(group));
     if (status != TRP_OK)
         return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
+    TRP_TRY(devices_check(group));
     if (group->kind == NODE_LEARNER) {
         TRP_TRY(check_batches(group));
-        TRP_TRY(check_learner_device(group));
         TRP_TRY(check_strength(group));
         TRP_TRY(check_compression(group));
         TRP_TRY(check_server(group));

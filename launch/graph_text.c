@@ -13,9 +13,24 @@
 #include "core/option_table.h"
 #include "core/printable.h"
 #include "core/words.h"
+#include "devices.h"
 #include "settings.h"
 
 /* ---- text -------------------------------------------------------------------------------- */
+
+/* What each member is shown of the host's GPUs. */
+static void print_devices(const struct node_group *group, FILE *out)
+{
+    const char *name = devices_name(group);
+    if (name)
+        print_text(out, "  device %s", name);
+    for (uint32_t i = 0; i < group->count; i++) {
+        char *gpus = devices_visible(group, i, NULL);
+        if (gpus)
+            fprintf(out, "%s%s", i == 0 ? " of GPUs " : " | ", gpus);
+        free(gpus);
+    }
+}
 
 static void print_group(const trp_program *program, const struct node_group *group, FILE *out)
 {
@@ -25,6 +40,7 @@ static void print_group(const trp_program *program, const struct node_group *gro
         fprintf(out, "  %s", group->agent.impl->name);
     if (group->env)
         fprintf(out, " on %s", group->env);
+    print_devices(group, out);
     for (size_t i = 0; i < group->use_count; i++)
         fprintf(out, "%s%s", i == 0 ? "  uses " : ", ",
                 program_group(program, group->uses[i])->name);

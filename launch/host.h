@@ -146,6 +146,9 @@ trp_rendezvous *context_rendezvous(const trp_context *context);
  * stream of it that is numbered by the node's name. */
 uint64_t node_seed(const trp_context *context, uint64_t draw);
 
+/* Logs how much of its memory a device gave out and has left; nothing of a host. */
+void context_log_device(const trp_context *context, trp_device *device);
+
 /* Where the node's group keeps files in the run directory. Caller frees. */
 char *node_dir(const trp_context *context);
 

@@ -9,6 +9,7 @@ enum {
      */
     GROUP_NAME_BYTES_MAX = 40,
     PROGRAM_NODES_MAX = 4096,
+    NODE_GPUS_MAX = 64, /* devices.c: GPUs of a host */
     /* gangs.c: each connects to several others, and the launcher tells each of all of them. */
     LEARNERS_MAX = 256,
     /* gangs.c: a member of a broken generation sees that within what it waits for the others, and

@@ -11,6 +11,14 @@
         TRP_OPTION(struct_type, member), __VA_ARGS__                                               \
     }
 
+#define DEVICE_HELP(does)                                                                          \
+    "where " does                                                                                  \
+    ": cpu, cuda:N, auto (a GPU if one can be used, else cpu), or ref, naive loops; "              \
+    "none: cpu"
+#define GPUS_HELP                                                                                  \
+    "of the host, which its nodes have in equal parts and call cuda:0 and so on: 0,2 or 0-3; "     \
+    "none: all"
+
 static const char *const precisions[] = {"float32", "bf16", NULL};
 static const char *const durabilities[] = {"process", "memory", "system", NULL};
 
@@ -86,9 +94,8 @@ static const trp_option learner_rows[] = {
         .help = "over the dataset, then the program stops; 0: no limit"),
     ROW(trp_learner_options, batch_size, .max = 1 << 20, .unit = "items",
         .help = "of an update; 0: the agent's"),
-    ROW(trp_learner_options, device,
-        .help = "where it learns: cpu, cuda:N, auto (cuda:0 if it works, else cpu), or ref, "
-                "naive loops; none: cpu"),
+    ROW(trp_learner_options, device, .help = DEVICE_HELP("it learns")),
+    ROW(trp_learner_options, gpus, .help = GPUS_HELP),
     ROW(trp_learner_options, prefetch, .fallback = "2", .min = 1, .max = 64, .unit = "batches",
         .help = "fetched ahead"),
     ROW(trp_learner_options, publish_every, .fallback = "10", .min = 1, .max = UINT32_MAX,
@@ -161,6 +168,8 @@ static const trp_option actor_rows[] = {
         .help = "ahead with sync_every_items, else behind the newest; then it waits; 0: no bound"),
     ROW(trp_actor_options, max_age_s, .max = 86400, .unit = "seconds",
         .help = "without news of the parameters, then an actor waits; 0: no bound"),
+    ROW(trp_actor_options, device, .help = DEVICE_HELP("its policy computes")),
+    ROW(trp_actor_options, gpus, .help = GPUS_HELP),
     ROW(trp_actor_options, params_precision, .choices = precisions,
         .help = "of parameters that are sent, to other hosts"),
 };
@@ -172,6 +181,8 @@ static const trp_option evaluator_rows[] = {
         .help = "of the environment, stepped together; 0: one an episode, at most 100"),
     ROW(trp_actor_options, episodes, .fallback = "100", .min = 1, .max = 1000000,
         .unit = "episodes", .help = "of an evaluation"),
+    ROW(trp_actor_options, device, .help = DEVICE_HELP("its policy computes")),
+    ROW(trp_actor_options, gpus, .help = GPUS_HELP),
     ROW(trp_actor_options, best, .fallback = "1", .max = 10000, .unit = "files",
         .help = "of the parameters of the best evaluations; 0: none is kept"),
     ROW(trp_actor_options, params_precision, .choices = precisions,

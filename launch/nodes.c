@@ -295,7 +295,7 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
     if (status == TRP_OK)
         status = dial_servers(context, &servers, &services);
     if (status == TRP_OK)
-        status = trp_device_find(&device, options->device);
+        status = trp_context_device(context, &device);
     char *dir = node_dir(context), *ring = ring_address(context);
     trp_agent_learner_options learner_options = {
         .env = group->env,
@@ -400,6 +400,8 @@ static trp_status actor_run(trp_context *context)
     TRP_TRY(trp_context_channel(context, options->replay, shard, &replay));
     TRP_TRY(trp_dial(context, options->params, 0, trp_params_descriptor(), &params));
     trp_actor *actor;
+    trp_device *device;
+    TRP_TRY(trp_context_device(context, &device));
     TRP_TRY(trp_agent_actor_create(&actor, &group->agent,
                                    &(trp_agent_actor_options){
                                        .name = trp_context_name(context),
@@ -407,6 +409,7 @@ static trp_status actor_run(trp_context *context)
                                        .copies = options->envs,
                                        .index = trp_context_index(context),
                                        .count = trp_context_group_size(context),
+                                       .device = device,
                                        .replay = replay,
                                        .params = params,
                                        .stop = trp_context_stop(context),
@@ -419,6 +422,7 @@ static trp_status actor_run(trp_context *context)
                                        .max_age_s = options->max_age_s,
                                        .params_precision = options->params_precision,
                                    }));
+    context_log_device(context, device);
     context_set_poll(context, poll_actor, actor);
     trp_status status = trp_actor_run(actor);
     context_set_poll(context, NULL, NULL);

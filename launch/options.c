@@ -13,6 +13,7 @@
 #include "core/flags.h"
 #include "core/printable.h"
 #include "core/words.h"
+#include "devices.h"
 #include "settings.h"
 
 enum key {
@@ -26,6 +27,7 @@ enum key {
     KEY_TARGET_RETURN,
     KEY_GRACE,
     KEY_LOG_LEVEL,
+    KEY_DEVICE,
     KEY_SET,
     KEY_CONFIG,
     KEY_OPTIONS,
@@ -51,6 +53,10 @@ static const struct argp_option argp_options[] = {
     {"deterministic", KEY_DETERMINISTIC, NULL, 0,
      "Repeat a run bit for bit, given its seed (needs --launch=threads; slower)", 0},
     {"log-level", KEY_LOG_LEVEL, "LEVEL", 0, "debug, info (default), warn or error", 0},
+    {"device", KEY_DEVICE, "NAME", 0,
+     "Where nodes compute: cpu (default), cuda:N, or auto (a GPU if one can be used); "
+     "--set NODE.device=NAME is for one",
+     0},
     {.doc = "The program's options:"},
     {"set", KEY_SET, "NAME=VALUE", 0,
      "Set one, e.g. actor.envs=8 or agent.n_step=5; may be given many times", 0},
@@ -177,6 +183,9 @@ static error_t parse_run_option(int key, char *text, struct argp_state *state)
     case KEY_GRACE:
         options->grace_set = true;
         return option_number(state, "grace", text, 0, &options->grace_seconds);
+    case KEY_DEVICE:
+        options->device = text;
+        return 0;
     case KEY_SET:
         options->sets = xrealloc(options->sets, (options->set_count + 1) * sizeof *options->sets);
         options->sets[options->set_count++] = text;
@@ -392,6 +401,8 @@ char *launch_options_arguments(const struct launch_options *options)
 trp_status launch_options_apply(const struct launch_options *options, trp_program *program)
 {
     size_t learners = 0, evaluators = 0;
+    if (options->device)
+        TRP_TRY(devices_set(program, options->device));
     for (size_t i = 0; i < options->set_count; i++)
         TRP_TRY(program_set_word(program, options->sets[i]));
     for (size_t i = 0; i < program->group_count; i++) {

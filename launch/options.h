@@ -28,6 +28,7 @@ struct launch_options {
     bool target_set;
     double grace_seconds;
     trp_log_level log_level;
+    const char *device; /* --device; NULL: as nodes say */
     const char *config; /* --config; NULL: none */
     const char **sets;  /* --set, in this order */
     size_t set_count;
@@ -61,8 +62,8 @@ char *launch_options_arguments(const struct launch_options *options);
  * started has a whole command there. Caller frees. */
 char *launch_options_program(const struct launch_options *options);
 
-/* What --set, --max-steps and --target-return change in the graph. INVALID_ARGUMENT: as
- * program_set(), or it has no learner or evaluator that they could apply to. */
+/* What --device, --set, --max-steps and --target-return change in the graph. INVALID_ARGUMENT: as
+ * devices_set() and program_set(), or it has no learner or evaluator that they could apply to. */
 TRP_MUST_USE trp_status launch_options_apply(const struct launch_options *options,
                                              trp_program *program);
 

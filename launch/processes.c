@@ -17,6 +17,7 @@
 
 #include "core/alloc.h"
 #include "core/file.h"
+#include "devices.h"
 #include "lines.h"
 #include "run.h"
 
@@ -191,7 +192,24 @@ static char **child_arguments(const struct process *process, size_t *owned)
     return argv;
 }
 
-static int spawn(pid_t *pid, const struct child_ends *ends, char **argv)
+#define VISIBLE "CUDA_VISIBLE_DEVICES"
+
+/* Ours, with the GPUs of a node that has some of its own in `visible`, "NAME=VALUE" (NULL: it has
+ * not). Caller frees the array alone. */
+static char **child_environment(char *visible)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **copy = xcalloc(count + 2, sizeof *copy);
+    for (size_t i = 0; i < count; i++)
+        if (!visible || strncmp(environ[i], VISIBLE "=", strlen(VISIBLE "=")) != 0)
+            copy[kept++] = environ[i];
+    copy[kept] = visible;
+    return copy;
+}
+
+static int spawn(pid_t *pid, const struct child_ends *ends, char **argv, char **environment)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -211,29 +229,39 @@ static int spawn(pid_t *pid, const struct child_ends *ends, char **argv)
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    int rc = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, argv, environ);
+    int rc = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, argv, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return rc;
+}
+
+static trp_status spawn_node(struct process *process, const struct child_ends *ends)
+{
+    size_t owned;
+    const struct run_node *node = process->node;
+    char **argv = child_arguments(process, &owned);
+    char *gpus = devices_visible(node->group, node->index, getenv(VISIBLE));
+    char *visible = gpus ? xasprintf(VISIBLE "=%s", gpus) : NULL;
+    char **environment = child_environment(visible);
+    int rc = spawn(&process->pid, ends, argv, environment);
+    for (size_t i = 1; i < owned; i++)
+        free(argv[i]);
+    free(argv);
+    free(environment);
+    free(visible);
+    free(gpus);
+    if (rc == 0)
+        return TRP_OK;
+    process->pid = 0;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s cannot be started: %s", node->name, strerror(rc));
 }
 
 static trp_status start_process(struct process *process)
 {
     struct child_ends ends = {-1, -1, -1, -1};
     trp_status status = open_ends(process, &ends);
-    if (status == TRP_OK) {
-        size_t owned;
-        char **argv = child_arguments(process, &owned);
-        int rc = spawn(&process->pid, &ends, argv);
-        if (rc != 0) {
-            process->pid = 0;
-            status = trp_fail(TRP_RESOURCE_EXHAUSTED, "%s cannot be started: %s",
-                              process->node->name, strerror(rc));
-        }
-        for (size_t i = 1; i < owned; i++)
-            free(argv[i]);
-        free(argv);
-    }
+    if (status == TRP_OK)
+        status = spawn_node(process, &ends);
     close_ends(&ends);
     if (status == TRP_OK)
         run_node_started(process->run, process->node, process->pid);

@@ -22,6 +22,7 @@
 #include "core/status.h"
 #include "core/words.h"
 #include "core/limits.h"
+#include "devices.h"
 #include "limits.h"
 #include "settings.h"
 
@@ -56,9 +57,13 @@ void run_node_started(struct run *run, struct run_node *node, pid_t pid)
 {
     node->running = true;
     run->running++;
-    const char *env = node->group->env;
-    note(run, node, TRP_INFO, "started kind=%s as=%s pid=%d%s%s", node_kind_word(node->group->kind),
-         launch_mode_word(run->options->mode), (int)pid, env ? " env=" : "", env ? env : "");
+    const char *env = node->group->env, *device = devices_name(node->group);
+    char *gpus = devices_visible(node->group, node->index, NULL);
+    note(run, node, TRP_INFO, "started kind=%s as=%s pid=%d%s%s%s%s%s%s",
+         node_kind_word(node->group->kind), launch_mode_word(run->options->mode), (int)pid,
+         env ? " env=" : "", env ? env : "", device ? " device=" : "", device ? device : "",
+         gpus ? " gpus=" : "", gpus ? gpus : "");
+    free(gpus);
 }
 
 /* `addresses` is what scripts read to find the servers of a run. */
@@ -356,6 +361,7 @@ trp_status run_prepare(struct run *run, int argc, char **argv)
     if (!run->embedded)
         fill_standard_descriptors();
     TRP_TRY(gangs_check(run));
+    TRP_TRY(devices_are_there(run->program));
     if (!run->options->seed_set)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));

@@ -47,6 +47,11 @@ trp_status trp_device_find(trp_device **out, const char *name)
     return TRP_OK;
 }
 
+trp_status trp_device_gpus(uint32_t *count)
+{
+    return cuda_count(count);
+}
+
 const char *trp_device_name(const trp_device *device)
 {
     return device->name;

@@ -41,11 +41,12 @@ TRP_API TRP_MUST_USE trp_status trp_agent_table_list_add(trp_agent_table_list *l
 TRP_API void trp_agent_table_list_cleanup(trp_agent_table_list *list);
 
 typedef struct {
-    uint32_t rows;  /* most rows of one act(); 0: 1 */
-    uint32_t slots; /* whose recurrent state it keeps; 0: as many as rows */
-    uint32_t index; /* of the actor in its group */
-    uint32_t count; /* actors in the group; 0: 1 */
-    bool greedy;    /* never explores: for evaluation */
+    uint32_t rows;      /* most rows of one act(); 0: 1 */
+    uint32_t slots;     /* whose recurrent state it keeps; 0: as many as rows */
+    uint32_t index;     /* of the actor in its group */
+    uint32_t count;     /* actors in the group; 0: 1 */
+    bool greedy;        /* never explores: for evaluation */
+    trp_device *device; /* where it is to compute (device.h); NULL: "cpu" */
 } trp_policy_options;
 
 typedef struct {
@@ -105,13 +106,15 @@ TRP_API TRP_MUST_USE trp_status trp_agent_tables(const trp_agent *agent, const c
 /* ---- nodes ------------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *name;         /* "actor/2": no two actors of a run may have the same name and index,
-                                 as their random numbers and item keys follow from them */
-    const char *env;          /* its name, as env.h says */
-    uint32_t copies;          /* of the environment; 0: 1 */
-    uint32_t index, count;    /* of this actor in its group; count 0: 1 */
-    trp_channel *replay;      /* borrowed */
-    trp_rollout *rollout;     /* instead of it (rollout.h): the actor is stepped; borrowed */
+    const char *name;      /* "actor/2": no two actors of a run may have the same name and index,
+                              as their random numbers and item keys follow from them */
+    const char *env;       /* its name, as env.h says */
+    uint32_t copies;       /* of the environment; 0: 1 */
+    uint32_t index, count; /* of this actor in its group; count 0: 1 */
+    trp_device *device;    /* where its policy computes; NULL: "cpu". INVALID_ARGUMENT: the agent's
+                              policy knows only that */
+    trp_channel *replay;   /* borrowed */
+    trp_rollout *rollout;  /* instead of it (rollout.h): the actor is stepped; borrowed */
     ProtobufCService *params; /* troupe.Params; borrowed */
     trp_stop *stop;           /* borrowed */
     uint64_t seed;            /* of the run: environment and exploration get streams of their own */
@@ -164,7 +167,8 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
                                                          const trp_agent_learner_options *options);
 
-/* A policy without an actor, such as a greedy one for trp_evaluate(). */
+/* A policy without an actor, such as a greedy one for trp_evaluate(). INVALID_ARGUMENT: the agent's
+ * policy computes on another device than that which is wanted. */
 TRP_API TRP_MUST_USE trp_status trp_agent_policy_create(trp_policy **out, const trp_agent *agent,
                                                         const char *env,
                                                         const trp_policy_options *options);

@@ -51,6 +51,10 @@ TRP_API TRP_MUST_USE trp_status trp_device_find(trp_device **out, const char *na
 /* Whether some host may have a device of that name, without a look at this one's. */
 TRP_API TRP_MUST_USE trp_status trp_device_check(const char *name);
 TRP_API const char *trp_device_name(const trp_device *device);
+
+/* How many GPUs this process may find by name, as far as the driver says. UNAVAILABLE: there is no
+ * driver, or no Troupe for GPUs, and why. */
+TRP_API TRP_MUST_USE trp_status trp_device_gpus(uint32_t *count);
 TRP_API bool trp_device_is_host(const trp_device *device);
 
 /* Zeroed memory of a device, at a multiple of 64 bytes. Only what is put on queues of the device

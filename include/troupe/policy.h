@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <troupe/columns.h>
+#include <troupe/device.h>
 #include <troupe/metric.h>
 #include <troupe/nn.h>
 #include <troupe/rng.h>
@@ -54,6 +55,7 @@ struct trp_policy {
      * what a learner publishes (params.h); the policy's own memory. May be left out. */
     const trp_net_tensor *tensors;
     size_t tensor_count, param_count;
+    trp_device *device; /* where it computes; NULL: "cpu" */
 };
 
 TRP_API void trp_policy_destroy(trp_policy *policy); /* NULL is fine */

@@ -102,6 +102,9 @@ typedef struct {
     const trp_agent *agent; /* copied */
     const char *env;        /* NULL: that of the actors that pull from it */
     const char *device;     /* where it learns, as trp_device_find() names it; NULL: "cpu" */
+    const char *gpus;       /* of the host, such as "0,2" or "0-3", in equal parts for the learners
+                               of the group, at least one each; a learner's first one is its cuda:0,
+                               and its process sees no others. NULL: all that there are */
     trp_node replay;        /* or, offline: */
     const char *dataset;    /* the directory of a stopped replay node's store, which is only read */
     uint32_t envs; /* or: copies of `env` that the learner steps itself, with the parameters
@@ -151,9 +154,10 @@ typedef struct {
     const char *env;        /* registered name, e.g. "CartPole-v1" */
     trp_node replay;        /* actors only */
     trp_node params;        /* the learner to pull from */
-    uint32_t envs;          /* copies stepped together; evaluator: 0: its episodes, at most 100 */
-    uint64_t max_steps;     /* actors: of all together, then the program stops; 0: no limit */
-    uint64_t max_episodes;  /* actors: of one, then the program stops; 0: no limit */
+    uint32_t envs; /* copies stepped together; evaluator: not more than its episodes, which are at
+                      once on its device; 0: its episodes, at most 100 */
+    uint64_t max_steps;        /* actors: of all together, then the program stops; 0: no limit */
+    uint64_t max_episodes;     /* actors: of one, then the program stops; 0: no limit */
     uint64_t pull_every_steps; /* actors: steps of one between two pulls of parameters; 0: as often
                                   as the agent wants, else by time (actor.h) */
     /* Actors: after so many items one waits for the version that is made of them; 0: it never
@@ -161,6 +165,7 @@ typedef struct {
      * many versions its parameters may be behind the newest one. */
     uint64_t sync_every_items;
     uint32_t max_lag;
+    const char *device, *gpus; /* where the policy computes, as those of a learner */
     double max_age_s; /* actors: seconds for which one may not have known whether there are newer
                          parameters, before it waits; 0: no bound (actor.h) */
     trp_params_precision params_precision; /* of parameters that are sent: to other hosts */
@@ -216,7 +221,10 @@ typedef struct {
     size_t arg_size;
     const trp_option_table *options; /* of the struct that `arg` points to: the body gets it with
                                         defaults in place of zeros and with what --set changed;
-                                        members without a row are copied, not hashed. NULL: bytes */
+                                        members without a row are copied, not hashed. NULL: bytes.
+                                        A text `device` is set by --device, too, and a text `gpus`
+                                        is as in trp_learner_options, for bodies whose device may be
+                                        a GPU: trp_context_device() */
     const trp_node *uses;            /* edges: the nodes it may dial */
     size_t use_count;
     /* What it serves, so that it may stand where that is needed: a node with
@@ -286,6 +294,10 @@ TRP_API TRP_MUST_USE trp_status trp_dial(trp_context *context, trp_node node, ui
  * by its stop. Owned by the context: it goes when the body has returned. As trp_dial(). */
 TRP_API TRP_MUST_USE trp_status trp_context_params(trp_context *context, trp_node node,
                                                    uint32_t index, trp_params_client **client);
+
+/* Where this node computes: what its option `device` names, among its `gpus` if it has that; "cpu"
+ * without such options. Fails as trp_device_find(). */
+TRP_API TRP_MUST_USE trp_status trp_context_device(trp_context *context, trp_device **device);
 
 /* A number for metrics.csv of the run, e.g. "return", and for the progress line: the mean over the
  * members of a group, as far as there is room. Never blocks. Metric

@@ -110,9 +110,10 @@ static trp_status module_open(void)
 
 /* ---- GPUs ---------------------------------------------------------------------------------- */
 
+static struct module_host host = {trp_fail, trp_log, NULL};
+
 static trp_status device_open(struct cuda_device **out, uint32_t number)
 {
-    static struct module_host host = {trp_fail, trp_log, NULL};
     struct machine *machine;
     host.prefixes = nvidia_prefixes();
     TRP_TRY(module_open());
@@ -130,6 +131,18 @@ trp_status cuda_find(trp_device **out, uint32_t number)
     if (!devices[number])
         status = device_open(&devices[number], number);
     *out = devices[number] ? &devices[number]->base : NULL;
+    mutex_unlock(&mutex);
+    return status;
+}
+
+trp_status cuda_count(uint32_t *count)
+{
+    *count = 0;
+    once_run(&once, mutex_prepare);
+    mutex_lock(&mutex);
+    trp_status status = module_open();
+    if (status == TRP_OK)
+        status = module->count(&host, count);
     mutex_unlock(&mutex);
     return status;
 }

@@ -14,4 +14,7 @@ bool cuda_name_parse(const char *name, uint32_t *number);
  * why. */
 TRP_MUST_USE trp_status cuda_find(trp_device **out, uint32_t number);
 
+/* How many the driver has for this process. UNAVAILABLE: nobody can say, and why. */
+TRP_MUST_USE trp_status cuda_count(uint32_t *count);
+
 #endif

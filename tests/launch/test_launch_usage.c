@@ -248,7 +248,7 @@ static void help_names_every_option(void **state)
         "--grace=S ",        "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
         "--episodes=N ",     "-?, --help ",        "--usage ",           "-V, --version ",
         "--set=NAME=VALUE ", "--config=FILE ",     "--options ",         "--stochastic ",
-        "--returns=FILE ",   "--record=FILE ",
+        "--returns=FILE ",   "--record=FILE ",     "--device=NAME ",
     };
     enum { OPTIONS = sizeof options / sizeof options[0] };
     for (size_t k = 0; k < 2; k++) {

@@ -359,22 +359,35 @@ static const struct machine_impl gpu_impl = {
 
 /* ---- finding one --------------------------------------------------------------------------- */
 
-static trp_status check_driver(const struct gpu *gpu)
+/* `whose` ("device cuda:0") begins the message. */
+static trp_status check_driver(const struct module_host *host, const char *whose)
 {
-    const char *name = gpu->machine.name;
     int driver = 0;
     (void)cudaDriverGetVersion(&driver);
     if (driver == 0)
-        return gpu->host->fail(TRP_UNAVAILABLE,
-                               "device %s: this host has no driver of NVIDIA's (libcuda.so.1); "
-                               "one for " DRIVER_WANTED " is needed",
-                               name);
+        return host->fail(TRP_UNAVAILABLE,
+                          "%s: this host has no driver of NVIDIA's (libcuda.so.1); one "
+                          "for " DRIVER_WANTED " is needed",
+                          whose);
     if (driver / 1000 < CUDART_VERSION / 1000)
-        return gpu->host->fail(
-            TRP_UNAVAILABLE,
-            "device %s: this host's driver is for CUDA %d.%d; one for " DRIVER_WANTED " is needed",
-            name, driver / 1000, driver % 1000 / 10);
+        return host->fail(TRP_UNAVAILABLE,
+                          "%s: this host's driver is for CUDA %d.%d; one for " DRIVER_WANTED
+                          " is needed",
+                          whose, driver / 1000, driver % 1000 / 10);
     return TRP_OK;
+}
+
+static trp_status gpu_count(const struct module_host *host, uint32_t *count)
+{
+    int found = 0;
+    TRP_TRY(check_driver(host, "GPUs"));
+    cudaError_t error = cudaGetDeviceCount(&found);
+    (void)cudaGetLastError();
+    *count = found > 0 ? (uint32_t)found : 0;
+    if (error == cudaSuccess || error == cudaErrorNoDevice)
+        return TRP_OK;
+    return host->fail(TRP_UNAVAILABLE, "GPUs: cudaGetDeviceCount: %s (%s)",
+                      cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 static trp_status check_number(const struct gpu *gpu)
@@ -407,7 +420,9 @@ static trp_status check_capability(const struct gpu *gpu, const struct cudaDevic
 static trp_status gpu_begin(struct gpu *gpu)
 {
     struct cudaDeviceProp properties;
-    TRP_TRY(check_driver(gpu));
+    char whose[32];
+    snprintf(whose, sizeof whose, "device %s", gpu->machine.name);
+    TRP_TRY(check_driver(gpu->host, whose));
     TRP_TRY(check_number(gpu));
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->number);
     if (error != cudaSuccess)
@@ -455,4 +470,5 @@ static trp_status gpu_open(const struct module_host *host, uint32_t number, stru
 }
 
 __attribute__((visibility("default"))) extern const struct cuda_module troupe_cuda_module;
-const struct cuda_module troupe_cuda_module = {TROUPE_VERSION, CUDA_MODULE_BYTES, gpu_open};
+const struct cuda_module troupe_cuda_module = {TROUPE_VERSION, CUDA_MODULE_BYTES, gpu_open,
+                                               gpu_count};

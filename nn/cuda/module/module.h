@@ -25,6 +25,8 @@ struct cuda_module {
     /* The GPU of that number; it stays for the life of the process. UNAVAILABLE: there is none, it
      * is too old, or its driver is. */
     trp_status (*open)(const struct module_host *host, uint32_t number, struct machine **out);
+    /* How many there are. UNAVAILABLE: there is no driver, or it is too old. */
+    trp_status (*count)(const struct module_host *host, uint32_t *count);
 };
 
 #define CUDA_MODULE_BYTES                                                                          \

@@ -510,9 +510,9 @@ cudaError_t cudaGetDeviceCount(int *count)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
-    (void)device;
     memset(properties, 0, sizeof *properties);
-    snprintf(properties->name, sizeof properties->name, "NVIDIA Fake");
+    snprintf(properties->name, sizeof properties->name, "%s",
+             fake_cuda.names ? fake_cuda.names[device] : "NVIDIA Fake");
     properties->major = fake_cuda.major;
     properties->minor = 1;
     return cudaSuccess;

@@ -13,6 +13,7 @@
 
 struct fake_cuda {
     int driver, devices, major; /* 0: there is no driver */
+    const char *const *names;   /* of the GPUs; NULL: all are "NVIDIA Fake" */
     size_t memory_bytes, used_bytes;
     bool stuck;           /* nothing is done any more */
     bool refuses_capture; /* of kernels */

@@ -96,18 +96,29 @@ static void assert_refused(const char *words)
         fail_msg("'%s' is not in: %s", words, trp_last_error());
 }
 
+static void assert_counted(trp_status status, uint32_t wanted)
+{
+    uint32_t count = 99;
+    assert_int_equal(troupe_cuda_module.count(&host, &count), status);
+    assert_int_equal(status == TRP_OK ? count : 0, wanted);
+}
+
 static void what_cannot_be_used_is_refused_by_name(void **state)
 {
     (void)state;
     fake_cuda_begin(1);
     fake_cuda.driver = 0;
+    assert_counted(TRP_UNAVAILABLE, 0);
+    assert_non_null(strstr(trp_last_error(), "GPUs: this host has no driver"));
     assert_refused("this host has no driver of NVIDIA's");
     fake_cuda.driver = 12040;
     assert_refused("driver is for CUDA 12.4; one for CUDA 13.0 (driver 580) or newer is needed");
     fake_cuda.driver = 13010;
     fake_cuda.devices = 0;
+    assert_counted(TRP_OK, 0);
     assert_refused("CUDA sees 0 GPUs here");
     fake_cuda.devices = 1;
+    assert_counted(TRP_OK, 1);
     fake_cuda.major = 7;
     assert_refused("is NVIDIA Fake, of compute capability 7.1: at least 8.0 is needed");
 }

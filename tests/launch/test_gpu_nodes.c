@@ -1,0 +1,222 @@
+/* Nodes that compute on GPUs, in whole runs with real processes. The GPUs are those of tests
+ * (tests/nn/cuda/fake_gpus.c), beside the program; all above CUDA's runtime is a user's. */
+#include "launch_tools.h"
+
+/* A failure of these is the run's: everything else ends with the target that any policy reaches. */
+#define TARGET "--target-return=3"
+
+static void set_host(const char *gpus, const char *visible, const char *lost)
+{
+    const char *const values[][2] = {
+        {"FAKE_GPUS", gpus}, {"CUDA_VISIBLE_DEVICES", visible}, {"FAKE_GPU_LOST", lost}};
+    for (size_t i = 0; i < 3; i++)
+        if (values[i][1])
+            setenv(values[i][0], values[i][1], 1);
+        else
+            unsetenv(values[i][0]);
+}
+
+static void assert_logged(const struct scene *scene, const char *node, const char *words)
+{
+    char *path = xasprintf("run/logs/%s.log", node);
+    assert_file_contains(scene, path, words);
+    free(path);
+}
+
+static void each_process_sees_the_gpus_that_its_node_is_given(void **state)
+{
+    struct scene *scene = *state;
+    set_host("4", NULL, NULL);
+    const char *argv[] = {GPU_PROGRAM,
+                          "--run-dir=run",
+                          TARGET,
+                          "--device=cuda:0",
+                          "--set=learner.gpus=1",
+                          "--set=actor.gpus=2-3",
+                          "--set=evaluator.gpus=0",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_logged(scene, "learner-0", "device=cuda:0 gpus=1\n");
+    assert_logged(scene, "learner-0", "device cuda:0 is Fake GPU 1,");
+    assert_logged(scene, "learner-0", "learner uses device=cuda:0");
+    assert_logged(scene, "actor-0", "device=cuda:0 gpus=2\n");
+    assert_logged(scene, "actor-0", "device cuda:0 is Fake GPU 2,");
+    assert_logged(scene, "actor-0", "actor uses device=cuda:0 memory_mib=");
+    assert_logged(scene, "actor-1", "device cuda:0 is Fake GPU 3,");
+    assert_logged(scene, "evaluator-0", "device cuda:0 is Fake GPU 0,");
+    assert_logged(scene, "evaluator-0", "evaluator uses device=cuda:0 memory_mib=");
+}
+
+/* Numbers are of those that the launcher sees itself; a node's own device beats --device. */
+static void gpus_are_counted_as_the_launcher_sees_them(void **state)
+{
+    struct scene *scene = *state;
+    set_host("4", "3,1", NULL);
+    const char *argv[] = {GPU_PROGRAM,
+                          "--run-dir=run",
+                          TARGET,
+                          "--device=cuda:0",
+                          "--set=learner.device=cpu",
+                          "--set=actor.gpus=1",
+                          "--set=evaluator.gpus=0",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_logged(scene, "actor-0", "device cuda:0 is Fake GPU 1,");
+    assert_logged(scene, "actor-1", "device cuda:0 is Fake GPU 1,");
+    assert_logged(scene, "evaluator-0", "device cuda:0 is Fake GPU 3,");
+    assert_logged(scene, "learner-0", "device=cpu\n");
+    char *text = scene_read(scene, "run/logs/learner-0.log");
+    assert_null(strstr(text, "cuda:"));
+    free(text);
+}
+
+/* One process has all GPUs: a node's are found by their numbers there. */
+static void threads_compute_on_the_gpus_that_are_theirs(void **state)
+{
+    struct scene *scene = *state;
+    set_host("4", NULL, NULL);
+    const char *argv[] = {GPU_PROGRAM,
+                          "--run-dir=run",
+                          TARGET,
+                          "--launch=threads",
+                          "--set=evaluator.device=cuda:1",
+                          "--set=evaluator.gpus=0,2",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_logged(scene, "evaluator-0", "device=cuda:1 gpus=0,2\n");
+    assert_logged(scene, "evaluator-0", "device cuda:2 is Fake GPU 2,");
+    assert_logged(scene, "evaluator-0", "evaluator uses device=cuda:2");
+}
+
+static void more_gpus_than_there_are_is_said_before_anything_starts(void **state)
+{
+    struct scene *scene = *state;
+    set_host("2", NULL, NULL);
+    const char *argv[] = {GPU_PROGRAM, "--run-dir=run", "--device=cuda:0", "--set=actor.gpus=1-2",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err",
+                     "actor 'actor': .gpus is 1-2, but this host has 2 GPUs that CUDA sees "
+                     "(CUDA_VISIBLE_DEVICES may hide others), counted from 0");
+    char *path = scene_path(scene, "run");
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(path);
+}
+
+static void without_a_gpu_auto_is_the_cpu_and_each_node_says_so(void **state)
+{
+    static const char *const nodes[] = {"learner-0", "actor-0", "actor-1", "evaluator-0"};
+    struct scene *scene = *state;
+    set_host("0", NULL, NULL);
+    const char *argv[] = {GPU_PROGRAM,     "--run-dir=run",        TARGET,
+                          "--device=auto", "--set=learner.gpus=0", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_logged(scene, nodes[i],
+                      "device auto is the CPU: there is no device cuda:0: CUDA sees 0 GPUs");
+    const char *insists[] = {GPU_PROGRAM, "--run-dir=other", "--set=evaluator.device=cuda:0", NULL};
+    assert_int_equal(scene_run(scene, insists), 1);
+    assert_last_line(scene, "err", "evaluator/0: there is no device cuda:0: CUDA sees 0 GPUs here");
+}
+
+static void a_gpu_that_is_lost_ends_the_run_by_name(void **state)
+{
+    static const char *const nodes[] = {"evaluator", "actor"};
+    struct scene *scene = *state;
+    set_host("2", NULL, "1");
+    for (size_t i = 0; i < 2; i++) {
+        char *device = xasprintf("--set=%s.device=cuda:0", nodes[i]);
+        char *gpus = xasprintf("--set=%s.gpus=1", nodes[i]);
+        scene_empty(scene);
+        const char *argv[] = {GPU_PROGRAM, "--run-dir=run", device, gpus, NULL};
+        assert_int_equal(scene_run(scene, argv), 1);
+        assert_last_line(scene, "err", nodes[i]);
+        assert_last_line(scene, "err", ": device cuda:0: "); /* whichever of them was first */
+        assert_last_line(scene, "err", "an illegal memory access was encountered");
+        free(device);
+        free(gpus);
+    }
+}
+
+/* The mean return that eval prints; caller frees. */
+static char *evaluate_saved(struct scene *scene, const char *device)
+{
+    const char *argv[] = {GPU_PROGRAM, "eval",          "--params=run/params.safetensors",
+                          "--seed=3",  "--episodes=20", device,
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    char *text = scene_read(scene, "out"), *mean = strstr(text, "mean return");
+    assert_non_null(mean);
+    mean = xstrdup(mean);
+    free(text);
+    return mean;
+}
+
+static void what_was_learned_on_a_gpu_plays_the_same_on_the_cpu(void **state)
+{
+    struct scene *scene = *state;
+    set_host("1", NULL, NULL);
+    const char *argv[] = {GPU_PROGRAM, "--run-dir=run", TARGET, "--set=learner.device=cuda:0",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    char *there = evaluate_saved(scene, "--device=cuda:0"),
+         *here = evaluate_saved(scene, "--device=cpu");
+    assert_string_equal(here, there);
+    free(here);
+    free(there);
+}
+
+static void the_graph_shows_where_nodes_compute(void **state)
+{
+    struct scene *scene = *state;
+    set_host("0", NULL, NULL); /* it is not asked */
+    const char *argv[] = {GPU_PROGRAM, "graph", "--device=cuda:0", "--set=actor.gpus=4,6", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "out", "CartPole-v1  device cuda:0 of GPUs 4 | 6  uses replay");
+    assert_file_contains(scene, "out", "CartPole-v1  device cuda:0  uses learner\n");
+}
+
+static void assert_refused(struct scene *scene, const char *flag1, const char *flag2,
+                           const char *words)
+{
+    const char *argv[] = {GPU_PROGRAM, "graph", flag1, flag2, NULL};
+    assert_int_equal(scene_run(scene, argv), 2);
+    assert_last_line(scene, "err", words);
+}
+
+static void what_names_no_device_or_no_gpus_is_refused_by_name(void **state)
+{
+    static const char list[] = "it is a list of GPUs below 64, each once, such as 0,2 or 0-3";
+    static const char *const lists[] = {"x",   "0,",  ",0",    "0-",
+                                        "3-2", "1,1", "0-2,2", "64",
+                                        "-1",  "0 1", "0;1",   "0-99999999999999999999"};
+    struct scene *scene = *state;
+    assert_refused(scene, "--device=gpu", "--seed=1", "--device: there is no device 'gpu'");
+    assert_refused(scene, "--set=actor.device=cuda:99", "--seed=1",
+                   "actor 'actor': there is no device 'cuda:99'");
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        char *set = xasprintf("--set=evaluator.gpus=%s", lists[i]);
+        assert_refused(scene, set, "--seed=1", list);
+        free(set);
+    }
+    assert_refused(scene, "--set=actor.device=cuda:1", "--set=actor.gpus=0-2",
+                   "actor 'actor': .device is cuda:1, but of its GPUs 0-2 node 0 of 2 gets 1, "
+                   "counted from cuda:0");
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+#define SCENE(test) cmocka_unit_test_setup_teardown(test, scene_setup, scene_teardown)
+        SCENE(each_process_sees_the_gpus_that_its_node_is_given),
+        SCENE(gpus_are_counted_as_the_launcher_sees_them),
+        SCENE(threads_compute_on_the_gpus_that_are_theirs),
+        SCENE(more_gpus_than_there_are_is_said_before_anything_starts),
+        SCENE(without_a_gpu_auto_is_the_cpu_and_each_node_says_so),
+        SCENE(a_gpu_that_is_lost_ends_the_run_by_name),
+        SCENE(what_was_learned_on_a_gpu_plays_the_same_on_the_cpu),
+        SCENE(the_graph_shows_where_nodes_compute),
+        SCENE(what_names_no_device_or_no_gpus_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

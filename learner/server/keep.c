@@ -1,7 +1,8 @@
 /* PATH.safetensors is the shard as it was when its log began, whose number it names; PATH.log has
- * records, each with a checksum. A record that is cut or damaged at the end is one that was not
- * answered: it is cut off. Files survive the death of the process as soon as they are written; of
- * the host what the last checkpoint has. */
+ * records, each with a checksum. A record that the file ends in was not answered: it is cut off.
+ * One that is there and is not what was written, or cannot be read, ends the load: those behind it
+ * were answered, and nothing of the file is touched. Files survive the death of the process as soon
+ * as they are written; of the host what the last checkpoint has. */
 #include "keep.h"
 
 #include <errno.h>
@@ -115,18 +116,12 @@ static void take_counters(struct param_shard *shard, const uint64_t counters[COU
     *number = counters[8];
 }
 
-static trp_status begin_log(struct shard_keep *keep)
+static void close_log(struct shard_keep *keep)
 {
-    const struct log_head head = {LOG_MAGIC, keep->number};
     fd_close(keep->fd);
-    keep->bytes = keep->changes = 0;
-    if (!keep->logs)
-        return TRP_OK;
-    keep->fd = open(keep->log, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (keep->fd < 0 || write(keep->fd, &head, sizeof head) != sizeof head)
-        return log_failed(keep);
-    keep->bytes = sizeof head;
-    return TRP_OK;
+    keep->fd = -1;
+    keep->bytes = keep->changes = keep->failed_at = 0;
+    keep->torn = false;
 }
 
 static uint64_t log_bytes_max(const struct param_shard *shard)
@@ -138,8 +133,9 @@ static uint64_t log_bytes_max(const struct param_shard *shard)
 trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, uint64_t steps,
                      bool now)
 {
-    bool due = keep->logs ? keep->bytes >= log_bytes_max(shard) : keep->changes >= KEEP_CHANGES;
-    if (!keep->checkpoint || (!due && !now))
+    uint64_t grown = keep->logs ? keep->bytes : keep->changes;
+    uint64_t enough = keep->logs ? log_bytes_max(shard) : KEEP_CHANGES;
+    if (!keep->checkpoint || (grown - keep->failed_at < enough && !now))
         return TRP_OK;
     uint64_t counters[COUNTERS];
     uint64_t *columns = xcalloc(shard->options.workers, 2 * sizeof *columns);
@@ -148,11 +144,15 @@ trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, u
         columns[2 * i] = shard->workers[i].clock;
         columns[2 * i + 1] = shard->workers[i].present;
     }
-    put_counters(shard, steps, ++keep->number, counters);
+    put_counters(shard, steps, keep->number + 1, counters);
     size_t count = shard_tensors(shard, columns, counters, tensors);
     trp_status status = trp_checkpoint_write(keep->checkpoint, tensors, count, NULL, 0);
     free(columns);
-    return status == TRP_OK ? begin_log(keep) : status;
+    keep->failed_at = grown;
+    TRP_TRY(status);
+    keep->number++;
+    close_log(keep);
+    return TRP_OK;
 }
 
 static trp_status load_checkpoint(struct shard_keep *keep, struct param_shard *shard,
@@ -185,12 +185,18 @@ static uint32_t record_crc(const struct log_record *record, const void *ranges, 
     return crc32c(crc, grads, record->numbers * sizeof(float));
 }
 
-static bool write_all(int fd, struct iovec *parts, int count)
+/* To the end of the log. */
+static trp_status put_records(struct shard_keep *keep, struct iovec *parts, int count)
 {
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += parts[i].iov_len;
     while (count > 0) {
-        ssize_t written = writev(fd, parts, count);
-        if (written < 0 && errno != EINTR)
-            return false;
+        ssize_t written = writev(keep->fd, parts, count);
+        if (written < 0 && errno != EINTR) {
+            keep->torn = true;
+            return log_failed(keep);
+        }
         for (; written > 0 && count > 0; parts++, count--) {
             size_t part = (size_t)written < parts->iov_len ? (size_t)written : parts->iov_len;
             parts->iov_base = (uint8_t *)parts->iov_base + part;
@@ -204,7 +210,24 @@ static bool write_all(int fd, struct iovec *parts, int count)
             count--;
         }
     }
-    return true;
+    keep->bytes += bytes;
+    return TRP_OK;
+}
+
+/* A file that ends behind its last whole record; where the checkpoint has no log yet, a new one. */
+static trp_status open_log(struct shard_keep *keep)
+{
+    if (keep->torn && ftruncate(keep->fd, (off_t)keep->bytes) != 0)
+        return log_failed(keep);
+    keep->torn = false;
+    if (keep->bytes > 0)
+        return TRP_OK;
+    fd_close(keep->fd);
+    keep->fd = open(keep->log, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    if (keep->fd < 0)
+        return log_failed(keep);
+    struct log_head head = {LOG_MAGIC, keep->number};
+    return put_records(keep, &(struct iovec){&head, sizeof head}, 1);
 }
 
 trp_status keep_append(struct shard_keep *keep, enum keep_kind kind, const struct shard_push *push,
@@ -227,16 +250,8 @@ trp_status keep_append(struct shard_keep *keep, enum keep_kind kind, const struc
         {&record, sizeof record},
         {(void *)(uintptr_t)push->ranges, push->range_count * sizeof *push->ranges},
         {(void *)(uintptr_t)push->grads, record.numbers * sizeof(float)}};
-    uint64_t bytes = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
-    if (!write_all(keep->fd, parts, 3)) {
-        trp_status status = log_failed(keep);
-        if (ftruncate(keep->fd, (off_t)keep->bytes) != 0 ||
-            lseek(keep->fd, 0, SEEK_END) != (off_t)keep->bytes)
-            trp_log(TRP_WARN, "%s: the end of it is torn", keep->log);
-        return status;
-    }
-    keep->bytes += bytes;
-    return TRP_OK;
+    TRP_TRY(open_log(keep));
+    return put_records(keep, parts, 3);
 }
 
 /* ---- after a restart ----------------------------------------------------------------------- */
@@ -247,35 +262,55 @@ struct logged_record {
     float *grads;
 };
 
-static bool read_all(int fd, void *bytes, size_t size)
+/* *whole: the file does not end before. */
+static trp_status read_part(const struct shard_keep *keep, uint64_t from, void *bytes, size_t size,
+                            bool *whole)
 {
-    uint8_t *at = bytes;
-    while (size > 0) {
-        ssize_t got = read(fd, at, size);
-        if (got <= 0)
-            return false;
-        at += got;
-        size -= (size_t)got;
+    size_t done = 0;
+    *whole = true;
+    while (done < size && *whole) {
+        ssize_t got = pread(keep->fd, (uint8_t *)bytes + done, size - done, (off_t)(from + done));
+        if (got < 0 && errno != EINTR)
+            return log_failed(keep);
+        *whole = got != 0;
+        done += got > 0 ? (size_t)got : 0;
     }
-    return true;
+    return TRP_OK;
 }
 
-/* False: the log ends here. */
-static bool read_record(const struct shard_keep *keep, const struct param_shard *shard,
-                        struct logged_record *replayed)
+static trp_status log_damaged(const struct shard_keep *keep)
+{
+    return trp_fail(TRP_DATA_LOSS,
+                    "%s is damaged at byte %" PRIu64 " of it: %" PRIu64
+                    " messages before it are whole; remove it, and the server goes on from %s, "
+                    "which is older",
+                    keep->log, keep->bytes, keep->changes, keep->checkpoint);
+}
+
+/* The one behind keep->bytes. *whole: the file does not end in it. */
+static trp_status read_record(const struct shard_keep *keep, const struct param_shard *shard,
+                              struct logged_record *replayed, bool *whole)
 {
     struct log_record *record = &replayed->record;
+    uint64_t at = keep->bytes;
     size_t numbers;
-    if (!read_all(keep->fd, record, sizeof *record) || record->range_count > shard->count ||
-        record->numbers > shard->count || record->worker >= shard->options.workers)
-        return false;
-    replayed->ranges =
-        xrealloc(replayed->ranges, (record->range_count + 1) * sizeof *replayed->ranges);
-    return read_all(keep->fd, replayed->ranges, record->range_count * sizeof *replayed->ranges) &&
-           read_all(keep->fd, replayed->grads, record->numbers * sizeof(float)) &&
-           record_crc(record, replayed->ranges, replayed->grads) == record->crc &&
-           shard_check(shard, replayed->ranges, record->range_count, &numbers) == TRP_OK &&
-           numbers == record->numbers;
+    TRP_TRY(read_part(keep, at, record, sizeof *record, whole));
+    if (!*whole)
+        return TRP_OK;
+    if (record->range_count > shard->count || record->numbers > shard->count ||
+        record->worker >= shard->options.workers)
+        return log_damaged(keep);
+    size_t range_bytes = record->range_count * sizeof *replayed->ranges;
+    replayed->ranges = xrealloc(replayed->ranges, range_bytes + sizeof *replayed->ranges);
+    TRP_TRY(read_part(keep, at += sizeof *record, replayed->ranges, range_bytes, whole));
+    if (*whole)
+        TRP_TRY(read_part(keep, at + range_bytes, replayed->grads, record->numbers * sizeof(float),
+                          whole));
+    if (*whole && (record_crc(record, replayed->ranges, replayed->grads) != record->crc ||
+                   shard_check(shard, replayed->ranges, record->range_count, &numbers) != TRP_OK ||
+                   numbers != record->numbers))
+        return log_damaged(keep);
+    return TRP_OK;
 }
 
 static void do_again(struct param_shard *shard, const struct logged_record *replayed,
@@ -297,33 +332,41 @@ static void do_again(struct param_shard *shard, const struct logged_record *repl
     *steps += record->begins_step;
 }
 
+static trp_status replay_records(struct shard_keep *keep, struct param_shard *shard,
+                                 struct logged_record *replayed, uint64_t *steps)
+{
+    for (bool whole;;) {
+        TRP_TRY(read_record(keep, shard, replayed, &whole));
+        if (!whole)
+            return TRP_OK;
+        do_again(shard, replayed, steps);
+        keep->changes++;
+        keep->bytes += sizeof replayed->record +
+                       replayed->record.range_count * sizeof *replayed->ranges +
+                       replayed->record.numbers * sizeof(float);
+    }
+}
+
 /* Goes on behind the last whole record. */
 static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps)
 {
     struct log_head head;
-    keep->fd = open(keep->log, O_RDWR | O_CLOEXEC);
-    if (keep->fd < 0 && errno == ENOENT)
-        return begin_log(keep);
+    bool whole;
+    keep->fd = open(keep->log, O_RDWR | O_APPEND | O_CLOEXEC);
     if (keep->fd < 0)
-        return log_failed(keep);
-    if (!read_all(keep->fd, &head, sizeof head) || head.magic != LOG_MAGIC ||
-        head.number != keep->number)
-        return begin_log(keep); /* of a checkpoint before: all of it is in this one */
+        return errno == ENOENT ? TRP_OK : log_failed(keep);
+    TRP_TRY(read_part(keep, 0, &head, sizeof head, &whole));
+    if (whole && (head.magic != LOG_MAGIC || head.number > keep->number))
+        return log_damaged(keep);
+    if (!whole || head.number != keep->number)
+        return TRP_OK; /* of a checkpoint before: all of it is in this one */
     struct logged_record replayed = {.grads = xcalloc(shard->count + 1, sizeof(float))};
     keep->bytes = sizeof head;
-    while (read_record(keep, shard, &replayed)) {
-        do_again(shard, &replayed, steps);
-        keep->changes++;
-        keep->bytes += sizeof replayed.record +
-                       replayed.record.range_count * sizeof *replayed.ranges +
-                       replayed.record.numbers * sizeof(float);
-    }
+    trp_status status = replay_records(keep, shard, &replayed, steps);
     free(replayed.ranges);
     free(replayed.grads);
-    if (ftruncate(keep->fd, (off_t)keep->bytes) != 0 ||
-        lseek(keep->fd, 0, SEEK_END) != (off_t)keep->bytes)
-        return log_failed(keep);
-    return TRP_OK;
+    keep->torn = true; /* it may be: cut off before the next one is appended */
+    return status;
 }
 
 trp_status keep_load(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps,

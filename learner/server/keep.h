@@ -8,10 +8,12 @@
 struct shard_keep {
     char *checkpoint, *log; /* paths; NULL: nothing is kept */
     bool logs;              /* else checkpoints alone are written */
-    int fd;                 /* of the log */
+    int fd;                 /* of the log; -1: the next record begins one */
     uint64_t number;        /* of the log: that of the checkpoint before it */
-    uint64_t bytes;         /* in the log */
+    uint64_t bytes;         /* in the log, as whole records; 0: it has to be begun */
+    bool torn;              /* there may be others behind them */
     uint64_t changes;       /* since the checkpoint */
+    uint64_t failed_at;     /* bytes or changes when the last checkpoint could not be written */
 };
 
 /* What a log has. */
@@ -23,7 +25,7 @@ void keep_cleanup(struct shard_keep *keep); /* zeroed is fine */
 
 /* Makes of a shard with the right options the one that was kept; *found: there was one. `steps` are
  * counted by pushes that begin one. DATA_LOSS: files are damaged. FAILED_PRECONDITION: they are of
- * another shard. */
+ * another shard. As the disk fails. Files are as they were then. */
 TRP_MUST_USE trp_status keep_load(struct shard_keep *keep, struct param_shard *shard,
                                   uint64_t *steps, bool *found);
 
@@ -31,7 +33,8 @@ TRP_MUST_USE trp_status keep_load(struct shard_keep *keep, struct param_shard *s
 TRP_MUST_USE trp_status keep_append(struct shard_keep *keep, enum keep_kind kind,
                                     const struct shard_push *push, bool begins_step);
 
-/* Writes a checkpoint where one is due, or always: with `now`. */
+/* Writes a checkpoint where one is due, or always: with `now`. After one that failed the next one
+ * is due when there is as much to write again; what was appended stays in the log. */
 TRP_MUST_USE trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard,
                                   uint64_t steps, bool now);
 

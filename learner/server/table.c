@@ -244,7 +244,10 @@ trp_status server_table_push(struct server_table *table, const struct shard_push
     table->steps += begins_step;
     table->waited_ns = 0;
     table->workers[push->worker].heard_ns = clock_now_ns(&clock_monotonic);
-    return server_table_save(table, false);
+    if (server_table_save(table, false) != TRP_OK) /* the push is done and kept all the same */
+        trp_log(TRP_WARN, "parameter server has no new checkpoint vector=%s reason=%s",
+                table->vector, trp_last_error());
+    return TRP_OK;
 }
 
 static void gather_ranges(const float *from, const struct key_list *list, float *to)

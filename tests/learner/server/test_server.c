@@ -423,12 +423,15 @@ static void a_server_goes_on_from_its_log_to_the_bit(void **state)
  * behind the cut is there at the next restart. */
 static void tear_log(struct falling *falling, uint64_t step)
 {
-    static const char half[] = "half of a record and no more of it, which is cut off at a restart";
     struct site *site = falling->context;
     if (step == 5) {
+        char half[100];
         char *path = xasprintf("%s/server.1/params.log", site->dir);
-        FILE *log = fopen(path, "ab");
+        FILE *log = fopen(path, "r+b");
         assert_non_null(log);
+        assert_int_equal(fseek(log, 16, SEEK_SET), 0); /* behind the head is a record */
+        assert_int_equal(fread(half, 1, sizeof half, log), sizeof half);
+        assert_int_equal(fseek(log, 0, SEEK_END), 0);
         assert_int_equal(fwrite(half, 1, sizeof half, log), sizeof half);
         fclose(log);
         free(path);

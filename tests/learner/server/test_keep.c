@@ -1,0 +1,371 @@
+/* What a parameter server answered is there when it begins again, whatever the disk does in
+ * between. This file defines the calls by which its files are read and written: they fail when they
+ * are told to. Its gradients are whole numbers and its optimizer takes them off the values, so that
+ * each push that counts can be counted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <troupe/optimizer.h>
+#include <troupe/parameter_server.h>
+#include <troupe/rpc.h>
+#include "core/alloc.h"
+#include "learner/server/keys.h"
+#include "parameter_server.pb-c.h"
+
+enum { COUNT = 40000, PUSHES_OF_A_CHECKPOINT = 130 }; /* 16 MiB of log are 105 */
+
+/* ---- a disk that fails ----------------------------------------------------------------------- */
+
+static struct {
+    int reads, writes, cuts, renames; /* the errno of these; 0: as the system does */
+    int interruptions;                /* of reads, before each one that is done */
+    int checkpoints;                  /* that failed */
+} disk;
+
+#pragma GCC visibility push(default)
+
+ssize_t pread(int fd, void *bytes, size_t size, off_t offset)
+{
+    static int interrupted;
+    if (interrupted++ < disk.interruptions || disk.reads) {
+        errno = disk.reads ? disk.reads : EINTR;
+        return -1;
+    }
+    interrupted = 0;
+    return syscall(SYS_pread64, fd, bytes, size, offset);
+}
+
+/* One that fails has written a part before. */
+static ssize_t fail_to_write(int fd, const void *bytes, size_t size)
+{
+    static bool begun;
+    begun = !begun;
+    if (begun)
+        return syscall(SYS_write, fd, bytes, size / 2 + 1);
+    errno = disk.writes;
+    return -1;
+}
+
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    return disk.writes ? fail_to_write(fd, bytes, size) : syscall(SYS_write, fd, bytes, size);
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+    return disk.writes ? fail_to_write(fd, parts->iov_base, parts->iov_len)
+                       : syscall(SYS_writev, fd, parts, count);
+}
+
+int ftruncate(int fd, off_t size)
+{
+    if (!disk.cuts)
+        return (int)syscall(SYS_ftruncate, fd, size);
+    errno = disk.cuts;
+    return -1;
+}
+
+int rename(const char *from, const char *to)
+{
+    if (!disk.renames)
+        return (int)syscall(SYS_rename, from, to);
+    disk.checkpoints++;
+    errno = disk.renames;
+    return -1;
+}
+
+#pragma GCC visibility pop
+
+/* ---- a server and who pushes to it ----------------------------------------------------------- */
+
+struct scene {
+    char dir[32];
+    char *log;
+    trp_parameter_server *server;
+    uint64_t clock; /* pushes that were answered */
+    float gradient[COUNT];
+};
+
+static void server_of(struct scene *scene)
+{
+    assert_int_equal(trp_parameter_server_create(&scene->server, "server/0",
+                                                 &(trp_parameter_server_options){
+                                                     .rule = TRP_SERVER_ASYNC, .no_share = true},
+                                                 scene->dir),
+                     TRP_OK);
+}
+
+static trp_status call_of(const struct scene *scene, const char *method,
+                          const ProtobufCMessage *request, ProtobufCMessage **reply)
+{
+    return trp_call(trp_parameter_server_service(scene->server), method, request, reply, NULL);
+}
+
+static trp_status try_to_join(struct scene *scene)
+{
+    static const float zeros[COUNT];
+    Troupe__ServerOptimizer optimizer = TROUPE__SERVER_OPTIMIZER__INIT;
+    Troupe__ServerJoinRequest request = TROUPE__SERVER_JOIN_REQUEST__INIT;
+    optimizer.kind = TRP_SGD;
+    optimizer.learning_rate = 1;
+    request.workers = 1;
+    request.name = "learner/0";
+    request.vector = "params";
+    request.count = COUNT;
+    request.optimizer = &optimizer;
+    request.values = (ProtobufCBinaryData){sizeof zeros, (uint8_t *)(uintptr_t)zeros};
+    ProtobufCMessage *reply;
+    TRP_TRY(call_of(scene, "Join", &request.base, &reply));
+    scene->clock = ((const Troupe__ServerJoinReply *)reply)->clock;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return TRP_OK;
+}
+
+static trp_status try_to_push(struct scene *scene)
+{
+    uint64_t bounds[] = {0, COUNT};
+    Troupe__ServerPushRequest request = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    request.vector = "params";
+    request.sequence = request.version = scene->clock;
+    request.scale = 1;
+    request.keys = keys_hash(bounds, 2);
+    request.ranges = bounds;
+    request.n_ranges = 2;
+    for (size_t i = 0; i < COUNT; i++)
+        scene->gradient[i] = (float)((i + scene->clock) % 7 + 1);
+    request.gradients = (ProtobufCBinaryData){sizeof scene->gradient, (uint8_t *)scene->gradient};
+    ProtobufCMessage *message;
+    TRP_TRY(call_of(scene, "Push", &request.base, &message));
+    const Troupe__ServerPushReply *reply = (const Troupe__ServerPushReply *)message;
+    assert_false(reply->unknown_keys || reply->unknown_worker);
+    scene->clock++;
+    protobuf_c_message_free_unpacked(message, NULL);
+    return TRP_OK;
+}
+
+static void push_often(struct scene *scene, uint64_t pushes)
+{
+    for (uint64_t i = 0; i < pushes; i++)
+        assert_int_equal(try_to_push(scene), TRP_OK);
+}
+
+/* The values are those of the pushes 0 to clock - 1, once each. */
+static void check_values(const struct scene *scene, const Troupe__ServerPullReply *reply)
+{
+    assert_int_equal(reply->values.len, COUNT * sizeof(float));
+    for (size_t i = 0; i < COUNT; i += 13) {
+        float value, expected = 0;
+        for (uint64_t k = 0; k < scene->clock; k++)
+            expected -= (float)((i + k) % 7 + 1);
+        memcpy(&value, reply->values.data + i * sizeof value, sizeof value);
+        assert_float_equal(value, expected, 0);
+    }
+}
+
+static void check_nothing_is_lost(struct scene *scene)
+{
+    uint64_t answered = scene->clock, bounds[] = {0, COUNT};
+    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
+    trp_parameter_server_destroy(scene->server);
+    server_of(scene);
+    assert_int_equal(try_to_join(scene), TRP_OK);
+    assert_int_equal(scene->clock, answered);
+    request.vector = "params";
+    request.keys = keys_hash(bounds, 2);
+    request.ranges = bounds;
+    request.n_ranges = 2;
+    ProtobufCMessage *reply;
+    assert_int_equal(call_of(scene, "Pull", &request.base, &reply), TRP_OK);
+    check_values(scene, (const Troupe__ServerPullReply *)reply);
+    protobuf_c_message_free_unpacked(reply, NULL);
+}
+
+static int scene_begin(void **state)
+{
+    struct scene *scene = xcalloc(1, sizeof *scene);
+    memcpy(scene->dir, "/tmp/test_keep.XXXXXX", sizeof "/tmp/test_keep.XXXXXX");
+    assert_non_null(mkdtemp(scene->dir));
+    scene->log = xasprintf("%s/params.log", scene->dir);
+    memset(&disk, 0, sizeof disk);
+    server_of(scene);
+    assert_int_equal(try_to_join(scene), TRP_OK);
+    *state = scene;
+    return 0;
+}
+
+static int scene_end(void **state)
+{
+    struct scene *scene = *state;
+    memset(&disk, 0, sizeof disk);
+    trp_parameter_server_destroy(scene->server);
+    char *command = xasprintf("rm -rf %s", scene->dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(scene->log);
+    free(scene);
+    return 0;
+}
+
+static off_t log_size(const struct scene *scene)
+{
+    struct stat info;
+    assert_int_equal(stat(scene->log, &info), 0);
+    return info.st_size;
+}
+
+/* Begins again, fails with those words, and has left the log as it is. */
+static void check_is_refused(struct scene *scene, trp_status status, const char *words)
+{
+    off_t size = log_size(scene);
+    uint64_t answered = scene->clock;
+    trp_parameter_server_destroy(scene->server);
+    server_of(scene);
+    assert_int_equal(try_to_join(scene), status);
+    assert_non_null(strstr(trp_last_error(), scene->log));
+    assert_non_null(strstr(trp_last_error(), words));
+    assert_int_equal(log_size(scene), size);
+    scene->clock = answered;
+}
+
+/* ---- reads ----------------------------------------------------------------------------------- */
+
+static void a_log_that_cannot_be_read_is_not_cut(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 10);
+    disk.reads = EIO;
+    check_is_refused(scene, TRP_UNAVAILABLE, strerror(EIO));
+    disk.reads = 0;
+    check_nothing_is_lost(scene);
+}
+
+static void a_read_that_is_interrupted_goes_on(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 10);
+    disk.interruptions = 2;
+    check_nothing_is_lost(scene);
+}
+
+static void flip(const struct scene *scene, off_t at)
+{
+    FILE *log = fopen(scene->log, "r+b");
+    assert_non_null(log);
+    assert_int_equal(fseek(log, at, SEEK_SET), 0);
+    int byte = fgetc(log);
+    assert_int_equal(fseek(log, at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 4, log), byte ^ 4);
+    assert_int_equal(fclose(log), 0);
+}
+
+static void a_damaged_record_is_named_and_hides_none_behind_it(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 3);
+    off_t three = log_size(scene);
+    push_often(scene, 7);
+    char *words = xasprintf("is damaged at byte %lld", (long long)three);
+    const off_t places[] = {three + 3, three + 9, three + 45, three + 500};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        flip(scene, places[i]);
+        check_is_refused(scene, TRP_DATA_LOSS, words);
+        flip(scene, places[i]);
+    }
+    free(words);
+    for (off_t at = 2; at <= 8; at += 6) { /* of a log, and of a checkpoint that there is */
+        flip(scene, at);
+        check_is_refused(scene, TRP_DATA_LOSS, "is damaged at byte 0");
+        flip(scene, at);
+    }
+    check_nothing_is_lost(scene);
+}
+
+/* ---- writes ---------------------------------------------------------------------------------- */
+
+static void a_log_that_cannot_be_begun_is_begun_later(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 2);
+    disk.writes = ENOSPC;
+    if (trp_parameter_server_save(scene->server) == TRP_OK)
+        assert_int_equal(try_to_push(scene), TRP_RESOURCE_EXHAUSTED);
+    disk.writes = 0;
+    push_often(scene, 2);
+    check_nothing_is_lost(scene);
+}
+
+static void a_log_that_the_checkpoint_has_is_begun_anew(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 2);
+    assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    for (int i = 0; i < 2; i++) {
+        check_nothing_is_lost(scene);
+        push_often(scene, 2);
+    }
+    check_nothing_is_lost(scene);
+}
+
+static void behind_a_torn_record_nothing_is_appended(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 2);
+    disk.writes = disk.cuts = ENOSPC;
+    assert_int_equal(try_to_push(scene), TRP_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(trp_last_error(), scene->log));
+    disk.writes = 0;
+    while (try_to_push(scene) == TRP_OK && scene->clock < 5)
+        continue;
+    disk.cuts = 0;
+    push_often(scene, 3);
+    check_nothing_is_lost(scene);
+}
+
+static void without_a_new_checkpoint_pushes_go_on_in_the_log(void **state)
+{
+    struct scene *scene = *state;
+    disk.renames = EIO;
+    push_often(scene, PUSHES_OF_A_CHECKPOINT);
+    assert_int_equal(disk.checkpoints, 1);
+    off_t size = log_size(scene);
+    assert_true(size > (off_t)PUSHES_OF_A_CHECKPOINT * COUNT * 4);
+    check_nothing_is_lost(scene);
+    disk.renames = 0;
+    assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    push_often(scene, 1);
+    assert_true(log_size(scene) < size / PUSHES_OF_A_CHECKPOINT * 2);
+    check_nothing_is_lost(scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_log_that_cannot_be_read_is_not_cut, scene_begin,
+                                        scene_end),
+        cmocka_unit_test_setup_teardown(a_read_that_is_interrupted_goes_on, scene_begin, scene_end),
+        cmocka_unit_test_setup_teardown(a_damaged_record_is_named_and_hides_none_behind_it,
+                                        scene_begin, scene_end),
+        cmocka_unit_test_setup_teardown(a_log_that_cannot_be_begun_is_begun_later, scene_begin,
+                                        scene_end),
+        cmocka_unit_test_setup_teardown(a_log_that_the_checkpoint_has_is_begun_anew, scene_begin,
+                                        scene_end),
+        cmocka_unit_test_setup_teardown(behind_a_torn_record_nothing_is_appended, scene_begin,
+                                        scene_end),
+        cmocka_unit_test_setup_teardown(without_a_new_checkpoint_pushes_go_on_in_the_log,
+                                        scene_begin, scene_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

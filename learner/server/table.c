@@ -212,7 +212,7 @@ trp_status server_table_lose_silent(struct server_table *table,
         return TRP_OK;
     const char *name = table->workers[slowest].name ? table->workers[slowest].name : "a learner";
     if (!request->goes_on)
-        return trp_fail(TRP_DEADLINE_EXCEEDED,
+        return trp_fail(TRP_ABORTED,
                         "%s (number %" PRIu32 ") has not pushed to '%s' for %" PRIu64
                         " ms, after %" PRIu64 " times, and %s waits for it",
                         name, slowest, table->vector, request->patience_ms, least,

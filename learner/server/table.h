@@ -62,7 +62,7 @@ TRP_MUST_USE trp_status server_table_join(struct server_table *table,
 TRP_MUST_USE trp_status server_table_push(struct server_table *table, const struct shard_push *push,
                                           bool begins_step, enum shard_answer *answer);
 
-/* A worker waits: whoever it waits for for too long is lost, or the wait is a failure. *until: when
+/* A worker waits: whoever it waits for for too long is lost, or the wait is ABORTED. *until: when
  * that is. */
 TRP_MUST_USE trp_status server_table_lose_silent(struct server_table *table,
                                                  const Troupe__ServerPullRequest *request,

@@ -100,9 +100,10 @@ TRP_API void trp_collective_listener_destroy(trp_collective_listener *listener);
  * that agree but for rank. Blocks until all are there, for options.connect_timeout_ms at most.
  * Strangers, and ranks of other generations, are turned away; they hold up nobody. Fails with
  *   DEADLINE_EXCEEDED: some ranks did not come (which);
- *   UNAVAILABLE: one came and is gone again;
+ *   UNAVAILABLE: one came and is gone again; or this generation is over: another rank is in a later
+ *     one;
  *   FAILED_PRECONDITION: two ranks differ in version, options or fingerprint, in the same words on
- *     all ranks; or this generation is over: another rank is in a later one;
+ *     all ranks;
  *   INVALID_ARGUMENT: an address is none;
  *   CANCELLED: the stop was requested. */
 TRP_API TRP_MUST_USE trp_status trp_collective_connect(trp_collective **out,

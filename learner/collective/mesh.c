@@ -124,7 +124,7 @@ static trp_status heed_answer(struct mesh_work *work, uint32_t index, int64_t no
                         "rank %" PRIu32 " speaks wire %" PRIu32 ", rank %" PRIu32 " wire %d", rank,
                         answer->wire, mesh->options->rank, COLLECTIVE_WIRE);
     if (answer->verdict == HELLO_OTHER_GENERATION && answer->generation > mesh->options->generation)
-        return trp_fail(TRP_FAILED_PRECONDITION,
+        return trp_fail(TRP_UNAVAILABLE,
                         "generation %" PRIu64 " is over: rank %" PRIu32
                         " connects for generation %" PRIu64,
                         mesh->options->generation, rank, answer->generation);

@@ -279,6 +279,89 @@ static void a_generation_may_be_over_before_it_began(void **state)
     trp_gang_destroy(gang);
 }
 
+/* Of a member that hears of the second generation once it has called the first one broken: others
+ * are told sooner. */
+struct late_news {
+    trp_rendezvous base;
+    const char **addresses; /* of both members */
+    uint32_t rank;
+    uint64_t newest;
+    struct learners learners;
+    trp_status status;
+    struct thread thread;
+};
+
+static struct late_news *late_news_of(const trp_rendezvous *base)
+{
+    return (struct late_news *)(uintptr_t)base;
+}
+
+static trp_status late_announce(trp_rendezvous *base, const char *address)
+{
+    late_news_of(base)->addresses[late_news_of(base)->rank] = address;
+    return TRP_OK;
+}
+
+static trp_status late_next(trp_rendezvous *base, uint64_t after, int64_t timeout_ms,
+                            trp_generation *generation)
+{
+    static const uint32_t members[2] = {0, 1};
+    const struct late_news *news = late_news_of(base);
+    (void)timeout_ms;
+    if (news->newest <= after)
+        return trp_fail(TRP_UNAVAILABLE, "there is no other generation");
+    *generation = (trp_generation){.number = news->newest,
+                                   .nonce = 1,
+                                   .rank = news->rank,
+                                   .size = 2,
+                                   .addresses = news->addresses,
+                                   .members = members};
+    return TRP_OK;
+}
+
+static uint64_t late_newest(const trp_rendezvous *base)
+{
+    return late_news_of(base)->newest;
+}
+
+static void late_broken(trp_rendezvous *base, uint64_t number, const char *why)
+{
+    (void)number;
+    (void)why;
+    late_news_of(base)->newest = 2;
+}
+
+static void meet_on_thread(void *arg)
+{
+    struct late_news *news = arg;
+    news->status = learners_meet(&news->learners, 1);
+}
+
+static void who_hears_of_the_next_generation_from_another_member_goes_on_to_it(void **state)
+{
+    (void)state;
+    static const trp_rendezvous_impl impl = {
+        .announce = late_announce, .next = late_next, .newest = late_newest, .broken = late_broken};
+    const char *addresses[2];
+    struct late_news news[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        news[i] = (struct late_news){
+            .base = {&impl}, .addresses = addresses, .rank = i, .newest = i == 0 ? 2 : 1};
+        const struct learners_options options = {
+            .name = "learner", .rendezvous = &news[i].base, .timeout_ms = 3000};
+        assert_int_equal(learners_create(&news[i].learners, &options), TRP_OK);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(thread_start(&news[i].thread, "member", meet_on_thread, &news[i]), TRP_OK);
+    for (uint32_t i = 0; i < 2; i++)
+        thread_stop(&news[i].thread);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(news[i].status, TRP_OK);
+        assert_int_equal(news[i].learners.generation, 2);
+        learners_destroy(&news[i].learners);
+    }
+}
+
 /* Nobody is lost: the same members try the step again, those who had finished it with the state
  * that it came to. */
 static void a_generation_that_breaks_leaves_no_trace(void **state)
@@ -370,6 +453,7 @@ int main(void)
         cmocka_unit_test(a_member_that_is_lost_leaves_no_trace),
         cmocka_unit_test(a_new_member_gets_the_state),
         cmocka_unit_test(a_generation_may_be_over_before_it_began),
+        cmocka_unit_test(who_hears_of_the_next_generation_from_another_member_goes_on_to_it),
         cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
         cmocka_unit_test(phases_may_vary),
         cmocka_unit_test(the_largest_is_that_of_all),

@@ -107,7 +107,7 @@ static void a_rank_of_a_generation_that_is_over_is_told(void **state)
     (void)state;
     struct ranks ranks;
     connect_with(&ranks, 2, 1, change_generation);
-    assert_int_equal(ranks.at[1].status, TRP_FAILED_PRECONDITION);
+    assert_int_equal(ranks.at[1].status, TRP_UNAVAILABLE);
     assert_string_equal(ranks.at[1].words,
                         "generation 2 is over: rank 0 connects for generation 3");
     assert_int_equal(ranks.at[0].status, TRP_DEADLINE_EXCEEDED);

@@ -301,8 +301,10 @@ bool gangs_go_on(struct run *run, struct run_node *node)
         trp_gang_left(gang->gang, node->index, node->failure);
     if (trp_gang_check(gang->gang) != TRP_OK) {
         if (node->group->options.learner.on_failure == TRP_ON_FAILURE_CONTINUE) {
+            char *both = restart ? xasprintf("%s; %s", node->failure, trp_last_error())
+                                 : error_keep(); /* with it, and why the others cannot go on */
             free(node->failure);
-            node->failure = error_keep(); /* with it, and why the others cannot go on */
+            node->failure = both;
         }
         return false;
     }
@@ -341,6 +343,7 @@ static trp_status add_gang(struct run *run, const struct node_group *group)
                             .count = group->count,
                             .least = options->min_learners,
                             .stop_on_failure = options->on_failure == TRP_ON_FAILURE_STOP,
+                            .keeps_nothing = options->mode == TRP_LEARNERS_SERVER,
                             .silence_ms = options->collective_timeout_ms + GANG_WORD_MS,
                             .last_number = gang->number});
     return TRP_OK;

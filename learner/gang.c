@@ -126,8 +126,8 @@ static void form_locked(trp_gang *gang)
 /* Somebody has to know what was learned so far. */
 static bool state_is_there_locked(const trp_gang *gang)
 {
-    if (gang->size == 0)
-        return true; /* nothing was */
+    if (gang->size == 0 || gang->options.keeps_nothing)
+        return true; /* nothing was, or they are not who knows it */
     for (uint32_t i = 0; i < gang->options.count; i++)
         if (gang->members[i].presence == GANG_THERE && gang->members[i].has_state)
             return true;

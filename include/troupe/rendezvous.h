@@ -63,6 +63,8 @@ typedef struct {
     uint32_t count;       /* members, 1 to 4096, all expected at once */
     uint32_t least;       /* with fewer the group ends; 0: 1 */
     bool stop_on_failure; /* it ends with the first member that fails */
+    bool keeps_nothing;   /* what its members learn is elsewhere: it goes on when all of them are
+                             new */
     int64_t silence_ms;   /* how long a member may say nothing of a generation that others call
                              broken, then it is lost; 0: 10 s */
     int64_t start_ms;     /* the same of one that is expected, once another is there; 0: 60 s */

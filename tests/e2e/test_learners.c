@@ -183,6 +183,23 @@ static void too_few_learners_end_the_program(void **state)
                      "learner/1: it was killed by signal 9 (Killed)");
 }
 
+/* That nobody knows what was learned is not all that has to be told. */
+static void when_all_are_killed_at_once_the_reason_is_told(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes");
+    await_steps(scene, 1, 20);
+    pid_t pids[] = {pid_of(scene, 0), pid_of(scene, 1)};
+    for (uint32_t index = 0; index < 2; index++)
+        assert_int_equal(kill(pids[index], SIGSTOP), 0); /* none sees the other one's end */
+    for (uint32_t index = 0; index < 2; index++)
+        assert_int_equal(kill(pids[index], SIGKILL), 0);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err",
+                     "it was killed by signal 9 (Killed); every member of learner that knew what "
+                     "it had learned is gone");
+}
+
 static void who_may_not_come_back_stays_away(void **state)
 {
     struct scene *scene = *state;
@@ -253,6 +270,8 @@ int main(void)
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(a_failure_may_end_the_program, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(too_few_learners_end_the_program, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(when_all_are_killed_at_once_the_reason_is_told, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_may_not_come_back_stays_away, scene_setup,
                                         scene_teardown),

@@ -119,6 +119,26 @@ static void a_learner_that_is_killed_comes_back(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
 }
 
+/* Servers have what they learned. */
+static void all_learners_may_be_killed_at_once(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0");
+    await_steps(scene, 0, 50);
+    double steps = reported(scene, 0, "learner_steps");
+    pid_t pids[] = {pid_of(scene, 0), pid_of(scene, 1)};
+    for (uint32_t index = 0; index < 2; index++)
+        assert_int_equal(kill(pids[index], SIGSTOP), 0); /* none sees the other one's end */
+    for (uint32_t index = 0; index < 2; index++)
+        assert_int_equal(kill(pids[index], SIGKILL), 0);
+    for (uint32_t index = 0; index < 2; index++)
+        await_restart(scene, index, pids[index]);
+    for (uint32_t index = 0; index < 2; index++)
+        await_steps(scene, index, steps + 50);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
 /* With a rule under which nobody waits for it, too. */
 static void who_hangs_is_left_out_and_comes_back(void **state)
 {
@@ -163,6 +183,7 @@ int main(void)
         TEST(on_one_host_memory_is_shared_or_not_as_is_said),
         TEST(a_server_that_hangs_or_may_not_come_back_is_named),
         TEST(a_learner_that_is_killed_comes_back),
+        TEST(all_learners_may_be_killed_at_once),
         TEST(who_hangs_is_left_out_and_comes_back),
         TEST(a_run_goes_on_where_its_servers_were),
     };

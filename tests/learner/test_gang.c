@@ -264,6 +264,19 @@ static void a_group_without_its_state_ends(void **state)
     trp_gang_destroy(gang);
 }
 
+static void a_group_whose_state_is_elsewhere_goes_on(void **state)
+{
+    (void)state;
+    trp_gang *gang = running(2, (trp_gang_options){.keeps_nothing = true});
+    trp_gang_expect(gang, 0);
+    trp_gang_expect(gang, 1);
+    assert_int_equal(trp_gang_check(gang), TRP_OK);
+    assert_int_equal(announce(gang, 1), TRP_OK);
+    assert_int_equal(announce(gang, 0), TRP_OK);
+    check_generation(gang, 0, 4, "10");
+    trp_gang_destroy(gang);
+}
+
 static void a_failure_may_end_the_group(void **state)
 {
     (void)state;
@@ -357,6 +370,7 @@ int main(void)
         cmocka_unit_test(fewer_than_the_least_end_the_group),
         cmocka_unit_test(the_least_is_waited_for),
         cmocka_unit_test(a_group_without_its_state_ends),
+        cmocka_unit_test(a_group_whose_state_is_elsewhere_goes_on),
         cmocka_unit_test(a_failure_may_end_the_group),
         cmocka_unit_test(a_silent_member_may_end_the_group),
         cmocka_unit_test(what_breaks_again_and_again_ends_the_group),

@@ -202,6 +202,10 @@ void trp_params_client_destroy(trp_params_client *client)
 /* Room for a vector that is read elsewhere. RESOURCE_EXHAUSTED: there is none. */
 static trp_status room_for(trp_params_client *client, size_t count)
 {
+    if (client->state.count == 0) { /* of one that was refused, which may have been smaller */
+        free(client->spare);
+        client->spare = NULL;
+    }
     if (!client->spare && count <= SIZE_MAX / sizeof(float))
         client->spare = malloc(count * sizeof(float));
     if (client->spare)

@@ -19,6 +19,8 @@ enum {
     KEEP_CHANGES = 1000,
     /* keep.c: more versions than there are between two checkpoints. */
     KEEP_VERSION_GAP = 1 << 20,
+    /* server.c: a pull of a worker that is gone has a thread for so long; workers ask for less. */
+    SERVER_WAIT_MS_MAX = 1000,
     /* placement.c: a range begins at a cache line: what one server steps no other one has. */
     PLACEMENT_NUMBERS = 16,
 };

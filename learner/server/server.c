@@ -25,6 +25,7 @@
 #include "core/thread.h"
 #include "keep.h"
 #include "keys.h"
+#include "limits.h"
 #include "optimizer_message.h"
 #include "parameter_server.pb-c.h"
 #include "rpc/shared_params.h"
@@ -169,6 +170,21 @@ static trp_status key_list_of(struct server_table *table, uint64_t hash, const u
                : keys_add(&table->keys, &table->shard, hash, bounds, count, list);
 }
 
+/* The difference of a number to itself is 0 or NaN. */
+static bool are_finite(const float *grads, size_t count, float scale)
+{
+    enum { BLOCK = 1024 };
+    uint32_t not_finite = 0;
+    size_t i = 0;
+    for (; count - i >= BLOCK; i += BLOCK)
+        for (size_t k = i; k < i + BLOCK; k++)
+            not_finite |= scale * grads[k] - scale * grads[k] != 0;
+    for (; i < count; i++)
+        not_finite |= scale * grads[i] - scale * grads[i] != 0;
+    return not_finite == 0;
+}
+
+/* One that is not finite would be in the values of all, and on the disk, for good. */
 static trp_status gradients_of(const struct server_table *table,
                                const Troupe__ServerPushRequest *request, size_t numbers,
                                const float **grads)
@@ -184,6 +200,10 @@ static trp_status gradients_of(const struct server_table *table,
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s pushed %zu bytes to '%s' for %zu numbers, scaled by %g", worker->name,
                         request->gradients.len, table->vector, numbers, (double)request->scale);
+    if (!are_finite(*grads, numbers, request->scale))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s pushed a gradient of '%s' that is not finite, for version %" PRIu64,
+                        worker->name, table->vector, request->version);
     return TRP_OK;
 }
 
@@ -233,13 +253,14 @@ static void serve_push(Troupe__ParameterServer_Service *service,
 
 /* ---- pulls --------------------------------------------------------------------------------- */
 
-/* Until the worker may read, for wait_ms at most: *table is NULL where it has to join again. */
+/* Until the worker may read, for wait_ms at most, or until it has to ask again. */
 static trp_status wait_for_others_locked(trp_parameter_server *server,
                                          const Troupe__ServerPullRequest *request,
                                          struct server_table *table, bool *wait)
 {
-    struct deadline until = deadline_in_ms(
-        &clock_monotonic, request->wait_ms < INT32_MAX ? (int64_t)request->wait_ms : INT32_MAX);
+    struct deadline until = deadline_in_ms(&clock_monotonic, request->wait_ms < SERVER_WAIT_MS_MAX
+                                                                 ? (int64_t)request->wait_ms
+                                                                 : SERVER_WAIT_MS_MAX);
     bool in_time = true;
     while (in_time && !shard_may_read(&table->shard, request->worker) && !trp_call_cancelled()) {
         struct deadline lost;

@@ -1,0 +1,146 @@
+/* Workers that ask a parameter server for what none should: it answers with a status, and goes on
+ * with what it had. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/parameter_server.h>
+#include <troupe/rpc.h>
+#include "core/clock.h"
+#include "learner/server/keys.h"
+#include "learner/server/shard.h"
+#include "parameter_server.pb-c.h"
+
+enum { COUNT = 3000 };
+
+static float numbers[COUNT];
+static const uint64_t all[2] = {0, COUNT};
+
+static ProtobufCMessage *ask(trp_parameter_server *server, const char *method,
+                             const ProtobufCMessage *request)
+{
+    ProtobufCMessage *reply;
+    assert_int_equal(trp_call(trp_parameter_server_service(server), method, request, &reply, NULL),
+                     TRP_OK);
+    return reply;
+}
+
+static trp_parameter_server *server_with(uint32_t workers, uint32_t rule)
+{
+    trp_parameter_server *server;
+    Troupe__ServerOptimizer sgd = TROUPE__SERVER_OPTIMIZER__INIT;
+    Troupe__ServerJoinRequest join = TROUPE__SERVER_JOIN_REQUEST__INIT;
+    const trp_parameter_server_options options = {.rule = rule};
+    assert_int_equal(trp_parameter_server_create(&server, "server/0", &options, NULL), TRP_OK);
+    memset(numbers, 0, sizeof numbers);
+    sgd.kind = TRP_SGD;
+    sgd.learning_rate = 1;
+    join.workers = workers;
+    join.vector = (char[]){"params"};
+    join.count = COUNT;
+    join.optimizer = &sgd;
+    join.values = (ProtobufCBinaryData){sizeof numbers, (uint8_t *)numbers};
+    for (; join.worker < workers; join.worker++) {
+        join.name = (char[]){"learner/0"};
+        protobuf_c_message_free_unpacked(ask(server, "Join", &join.base), NULL);
+    }
+    return server;
+}
+
+static Troupe__ServerPushRequest push_of(float scale)
+{
+    Troupe__ServerPushRequest push = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    push.vector = (char *)(uintptr_t) "params";
+    push.scale = scale;
+    push.keys = keys_hash(all, 2);
+    push.n_ranges = 2;
+    push.ranges = (uint64_t *)(uintptr_t)all;
+    push.gradients = (ProtobufCBinaryData){sizeof numbers, (uint8_t *)numbers};
+    return push;
+}
+
+static Troupe__ServerPullReply *pull(trp_parameter_server *server, uint64_t wait_ms)
+{
+    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
+    request.vector = (char *)(uintptr_t) "params";
+    request.keys = keys_hash(all, 2);
+    request.n_ranges = 2;
+    request.ranges = (uint64_t *)(uintptr_t)all;
+    request.wait_ms = wait_ms;
+    request.patience_ms = UINT64_MAX;
+    return (Troupe__ServerPullReply *)ask(server, "Pull", &request.base);
+}
+
+static void take_one(trp_parameter_server *server, const Troupe__ServerPushRequest *push)
+{
+    Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)ask(server, "Push", &push->base);
+    assert_int_equal(reply->answer, SHARD_TAKEN);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+}
+
+/* Wherever the number is; and one that its scale makes so. */
+static void a_gradient_that_is_not_finite_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t place;
+        float number, scale;
+    } cases[] = {
+        {0, NAN, 1},       {COUNT - 1, INFINITY, 1}, {1500, -INFINITY, 1},
+        {2047, NAN, 0.5F}, {2048, NAN, 1},           {COUNT - 1, 1e30F, 1e30F},
+    };
+    trp_parameter_server *server = server_with(1, TRP_SERVER_ASYNC);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Troupe__ServerPushRequest push = push_of(cases[i].scale);
+        ProtobufCMessage *reply;
+        numbers[cases[i].place] = cases[i].number;
+        assert_int_equal(
+            trp_call(trp_parameter_server_service(server), "Push", &push.base, &reply, NULL),
+            TRP_INVALID_ARGUMENT);
+        assert_non_null(
+            strstr(trp_last_error(), "learner/0 pushed a gradient of 'params' that is"));
+        numbers[cases[i].place] = 0;
+    }
+    numbers[5] = -3;
+    Troupe__ServerPushRequest push = push_of(2);
+    take_one(server, &push); /* with the number of those that were not */
+    Troupe__ServerPullReply *pulled = pull(server, 0);
+    assert_int_equal(pulled->version, 1);
+    for (size_t i = 0; i < COUNT; i++) {
+        float value;
+        memcpy(&value, pulled->values.data + i * sizeof value, sizeof value);
+        assert_true(value == (i == 5 ? 6 : 0));
+    }
+    protobuf_c_message_free_unpacked(&pulled->base, NULL);
+    trp_parameter_server_destroy(server);
+}
+
+/* A thread of the server waits with it. */
+static void a_pull_waits_no_longer_than_the_server_lets_it(void **state)
+{
+    (void)state;
+    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
+    Troupe__ServerPushRequest push = push_of(1);
+    take_one(server, &push);
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
+    Troupe__ServerPullReply *pulled = pull(server, UINT64_MAX); /* the other one never pushes */
+    assert_true(pulled->wait);
+    assert_int_equal(pulled->behind, 1);
+    assert_true(clock_now_ns(&clock_monotonic) - since_ns < INT64_C(8000000000));
+    protobuf_c_message_free_unpacked(&pulled->base, NULL);
+    trp_parameter_server_destroy(server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gradient_that_is_not_finite_is_refused),
+        cmocka_unit_test(a_pull_waits_no_longer_than_the_server_lets_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -111,8 +111,8 @@ function(troupe_cuda_module)
             COMMENT "Compiling kernels for GPUs")
     endforeach()
     set_source_files_properties(${codes} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-    add_library(troupe_cuda MODULE nn/cuda/module/blas.c nn/cuda/module/gpu.c nn/cuda/module/graph.c
-        nn/cuda/module/run.c nn/cuda/kernels.c agents/kernels_agents.c ${codes})
+    add_library(troupe_cuda MODULE nn/cuda/module/blas.c nn/cuda/module/dnn.c nn/cuda/module/gpu.c
+        nn/cuda/module/graph.c nn/cuda/module/run.c nn/cuda/kernels.c agents/kernels_agents.c ${codes})
     set_target_properties(troupe_cuda PROPERTIES LINKER_LANGUAGE C)
     target_include_directories(troupe_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
     target_compile_definitions(troupe_cuda PRIVATE TROUPE_VERSION="${PROJECT_VERSION}")
@@ -124,28 +124,46 @@ function(troupe_cuda_module)
     install(TARGETS troupe_cuda DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
-# troupe_test_gpu(): test_gpu, the library's own code with a runtime and a cuBLASLt of tests.
+# troupe_fake_cuda(target name suffix sources...): a library of NVIDIA's of tests, as <build>/<target>/lib/<name>.
+function(troupe_fake_cuda target name suffix)
+    add_library(${target} MODULE ${ARGN} core/alloc.c)
+    set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} SUFFIX ${suffix}
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${target}/lib)
+    target_include_directories(${target} SYSTEM PRIVATE ${CUDA_INCLUDE})
+    target_link_libraries(${target} PRIVATE troupe_flags ${CMAKE_DL_LIBS})
+endfunction()
+
+# troupe_test_gpu(): test_gpu and test_dnn, the library's own code with a runtime, a cuBLASLt and a cuDNN of tests.
 function(troupe_test_gpu)
     if(NOT TARGET troupe_cuda)
         return()
     endif()
-    add_library(fake_blas MODULE tests/nn/cuda/fake_blas.c core/alloc.c)
-    add_library(fake_nothing MODULE core/alloc.c) # a library of that name that has nothing
-    foreach(library fake_blas fake_nothing)
-        set_target_properties(${library} PROPERTIES PREFIX "" OUTPUT_NAME libcublasLt SUFFIX .so.13
-            LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${library}/lib)
-        target_include_directories(${library} SYSTEM PRIVATE ${CUDA_INCLUDE})
-        target_link_libraries(${library} PRIVATE troupe_flags)
-    endforeach()
-    troupe_test(nn/cuda/gpu LINK troupe_nn)
-    target_sources(test_gpu PRIVATE tests/nn/cuda/fake_cuda.c nn/cuda/module/blas.c nn/cuda/module/gpu.c
-        nn/cuda/module/graph.c nn/cuda/module/run.c)
-    set_target_properties(test_gpu PROPERTIES ENABLE_EXPORTS ON) # fake_blas puts work on its streams
+    troupe_fake_cuda(fake_blas libcublasLt .so.13 tests/nn/cuda/fake_blas.c)
+    troupe_fake_cuda(fake_nothing libcublasLt .so.13) # a library of that name that has nothing
+    troupe_fake_cuda(fake_dnn libcudnn .so.9 tests/nn/cuda/fake_dnn.c)
+    troupe_fake_cuda(fake_no_dnn libcudnn .so.9)
     set_source_files_properties(tests/nn/cuda/fake_cuda.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
-    target_include_directories(test_gpu SYSTEM PRIVATE ${CUDA_INCLUDE})
-    target_compile_definitions(test_gpu PRIVATE TROUPE_VERSION="${PROJECT_VERSION}"
-        WITH_BLAS="${CMAKE_BINARY_DIR}/fake_blas" WITHOUT_BLAS="${CMAKE_BINARY_DIR}/fake_nothing")
-    add_dependencies(test_gpu fake_blas fake_nothing)
+    foreach(test gpu dnn)
+        troupe_test(nn/cuda/${test} LINK troupe_nn)
+        target_sources(test_${test} PRIVATE tests/nn/cuda/fake_cuda.c nn/cuda/module/blas.c nn/cuda/module/dnn.c
+            nn/cuda/module/gpu.c nn/cuda/module/graph.c nn/cuda/module/run.c)
+        set_target_properties(test_${test} PROPERTIES ENABLE_EXPORTS ON) # libraries put work on its streams
+        target_include_directories(test_${test} SYSTEM PRIVATE ${CUDA_INCLUDE})
+        target_compile_definitions(test_${test} PRIVATE TROUPE_VERSION="${PROJECT_VERSION}"
+            WITH_BLAS="${CMAKE_BINARY_DIR}/fake_blas" WITHOUT_BLAS="${CMAKE_BINARY_DIR}/fake_nothing"
+            WITH_DNN="${CMAKE_BINARY_DIR}/fake_dnn" WITHOUT_DNN="${CMAKE_BINARY_DIR}/fake_no_dnn")
+        add_dependencies(test_${test} fake_blas fake_nothing fake_dnn fake_no_dnn)
+    endforeach()
+    if(EXISTS ${CUDA_INCLUDE}/cudnn.h)
+        target_sources(test_dnn PRIVATE tests/nn/cuda/dnn_layout.c)
+    endif()
+    find_library(REAL_DNN NAMES libcudnn.so.9 HINTS ${CUDA_INCLUDE}/../lib64 ${CUDA_INCLUDE}/../lib)
+    if(REAL_DNN)
+        troupe_fake_cuda(real_dnn libcudnn .so.9 tests/nn/cuda/real_dnn.c)
+        target_compile_definitions(real_dnn PRIVATE REAL_DNN_LIBRARY="${REAL_DNN}")
+        target_compile_definitions(test_dnn PRIVATE REAL_DNN="${CMAKE_BINARY_DIR}/real_dnn")
+        add_dependencies(test_dnn real_dnn)
+    endif()
 endfunction()
 
 # troupe_test_gpu_nodes(): test_gpu_nodes, and the program that it starts beside a libtroupe_cuda.so whose

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nn/cuda/bodies/cells.h"
+#include "nn/cuda/bodies/convolve.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/bodies/images.h"
 #include "nn/cuda/bodies/small.h"

@@ -8,6 +8,9 @@ enum {
     SCHEDULE_LANES = 4,
     /* plan.c: patches of a convolution's images; Nature's first layer has 410 KB an image. */
     PLAN_PATCHES_BYTES = 64 << 20,
+    /* lower_dnn.c: what a library may have beside a convolution; of a batch of 2048 cuDNN's fast
+     * ways take up to 350 MB, and it has others. */
+    PLAN_WORKSPACE_BYTES = 256 << 20,
     PLAN_SUM_ROWS = 256, /* lower.c: of a sum over rows that a block makes */
     /* queue.c: lists of a learner's step with one and the other set of buffers, those of an
      * evaluator, and changes between them. A graph of 200 nodes is some 200 KB. */
@@ -25,6 +28,11 @@ enum {
      * 32 MB for what splits long sums. */
     BLAS_WORKSPACE_BYTES = 8 << 20,
     BLAS_WAYS_MAX = 256, /* module/blas.c: shapes of products; a network has some 30 */
+    /* module/dnn.c: shapes of convolutions; ResNet's 15 have three parts each, for a learner's, an
+     * actor's and a test's number of rows. Plans stay, some 100 KB each. */
+    DNN_WAYS_MAX = 512,
+    DNN_CONFIGS_MAX = 64,      /* module/dnn.c: that a heuristic is asked for; it knows 40 */
+    DNN_DESCRIPTORS_MAX = 160, /* module/dnn.c: of a search, with two heuristics' configurations */
     /* load.c: GPUs of a host. */
     CUDA_DEVICES_MAX = 16,
     /* queue.c: device.h says how long a wait is. */

@@ -68,13 +68,15 @@ static trp_status module_found(void *library)
 {
     static const struct cuda_module here = {.machine_bytes = sizeof(struct machine_impl),
                                             .work_bytes = sizeof(struct cuda_work),
-                                            .gemm_bytes = sizeof(struct gemm_job)};
+                                            .gemm_bytes = sizeof(struct gemm_job),
+                                            .conv_bytes = sizeof(struct conv_job)};
     const struct cuda_module *found = dlsym(library, CUDA_MODULE_SYMBOL);
     if (!found)
         return trp_fail(TRP_UNAVAILABLE, "%s has no %s: it is none of Troupe's", MODULE_FILE,
                         CUDA_MODULE_SYMBOL);
     if (strcmp(found->version, trp_version()) != 0 || found->machine_bytes != here.machine_bytes ||
-        found->work_bytes != here.work_bytes || found->gemm_bytes != here.gemm_bytes)
+        found->work_bytes != here.work_bytes || found->gemm_bytes != here.gemm_bytes ||
+        found->conv_bytes != here.conv_bytes)
         return trp_fail(TRP_UNAVAILABLE,
                         "%s is of another build, Troupe %.15s; this is Troupe %s: install both "
                         "together",

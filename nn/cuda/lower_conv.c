@@ -1,6 +1,7 @@
-/* Convolutions as products: the patches under the windows of some images are the rows of a matrix,
- * which the weights follow. As many images at a time as there is scratch for; where the result of
- * an image does not end where that of the next one begins, one. */
+/* Convolutions, where no library makes them (lower_dnn.c), as products: the patches under the
+ * windows of some images are the rows of a matrix, which the weights follow. As many images at a
+ * time as there is scratch for; where the result of an image does not end where that of the next
+ * one begins, one. */
 #include "nn/cuda/bodies/images.h"
 #include "kernels.h"
 #include "plan.h"
@@ -75,6 +76,8 @@ static struct gemm_job conv_product(const struct conv_run *conv)
 
 void lower_conv(const struct lowering *run)
 {
+    if (dnn_forward(run))
+        return;
     struct conv_run conv = conv_begin(run, run->op->to);
     do {
         make_patches(&conv);
@@ -130,17 +133,25 @@ static void make_data(const struct conv_run *conv, struct place_on dx)
                                             .accumulate = run->op->accumulate});
 }
 
-void lower_conv_back(const struct lowering *run)
+/* Gradients of weights and data. */
+static void products_back(const struct conv_run *given)
 {
-    struct conv_run conv = conv_begin(run, run->op->b);
-    struct place_on dx = span_on(run, run->op->to);
-    dx.at = dx_on(run);
+    struct conv_run conv = *given;
+    struct place_on dx = span_on(conv.run, conv.run->op->to);
+    dx.at = dx_on(conv.run);
     do {
-        if (param_grad_on(run, 0))
+        if (param_grad_on(conv.run, 0))
             add_weights(&conv);
         if (dx.at)
             make_data(&conv, dx);
     } while (conv_next(&conv));
+}
+
+void lower_conv_back(const struct lowering *run)
+{
+    struct conv_run conv = conv_begin(run, run->op->b);
+    if (!dnn_backward(run))
+        products_back(&conv);
     if (param_grad_on(run, 1))
         lower_sum(run, conv.y.at, conv.y.stride, run->rows * conv.pixels, conv.pixels,
                   conv.window.filters, param_grad_on(run, 1));

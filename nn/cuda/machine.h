@@ -29,6 +29,10 @@ struct machine_impl {
     /* Its code for a kernel of that name; NULL: it has none. */
     const struct cuda_kernel *(*find_kernel)(const struct machine *machine, const char *name);
 
+    /* Whether a library makes that convolution, of which places are not looked at, with at most
+     * `workspace_most` bytes of workspace, and how many it takes. The first time takes a while. */
+    bool (*convolves)(struct machine *machine, const struct conv_job *job, size_t *workspace_bytes);
+
     trp_status (*stream_create)(struct machine *machine, struct machine_stream **stream);
     void (*stream_destroy)(struct machine *machine, struct machine_stream *stream);
     /* CUDA's own name of it. */

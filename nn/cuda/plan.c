@@ -42,6 +42,7 @@ static trp_status take_floats(struct cuda_net *net, size_t count, size_t each, f
 /* The most of what any operation needs. */
 struct needs {
     size_t columns, patch, gates, hidden;
+    struct dnn_room dnn;
 };
 
 static struct needs needs_of(const struct cuda_net *net)
@@ -58,6 +59,7 @@ static struct needs needs_of(const struct cuda_net *net)
             struct window window = graph_window(op->layer, from);
             size_t patch = patches_count(&window, 1);
             needs.patch = patch > needs.patch ? patch : needs.patch;
+            dnn_needs(net, op, &needs.dnn);
         }
         if (op->kind == OP_CELL || op->kind == OP_CELL_BACK) {
             struct cell_shape cell = graph_cell(op->layer, from);
@@ -70,19 +72,29 @@ static struct needs needs_of(const struct cuda_net *net)
     return needs;
 }
 
+/* Of convolutions: patches of some images, or what a library needs of them. */
+static trp_status take_patches(struct cuda_net *net, const struct needs *needs)
+{
+    struct plan_scratch *scratch = &net->scratch;
+    size_t most = needs->patch > 0 ? PLAN_PATCHES_BYTES / sizeof(float) / needs->patch : 0;
+    scratch->patch_images = most < 1 ? 1 : most < net->base.batch ? most : net->base.batch;
+    size_t patches = scratch->patch_images * needs->patch;
+    scratch->images_floats = needs->dnn.images;
+    scratch->workspace_bytes = needs->dnn.workspace;
+    TRP_TRY(take_floats(net, patches > needs->dnn.images ? patches : needs->dnn.images, 1,
+                        &scratch->patches));
+    TRP_TRY(take_floats(net, (needs->dnn.workspace + sizeof(float) - 1) / sizeof(float), 1,
+                        &scratch->workspace));
+    TRP_TRY(take_floats(net, needs->dnn.weights, 1, &scratch->turned));
+    return take_floats(net, net->forward_only ? 0 : needs->dnn.weights, 1, &scratch->turned_grads);
+}
+
 static trp_status take_scratch(struct cuda_net *net)
 {
     const struct graph *graph = &net->base.program.graph;
     struct plan_scratch *scratch = &net->scratch;
     struct needs needs = needs_of(net);
-    if (needs.patch > 0) {
-        scratch->patch_images = PLAN_PATCHES_BYTES / sizeof(float) / needs.patch;
-        if (scratch->patch_images > net->base.batch)
-            scratch->patch_images = net->base.batch;
-        if (scratch->patch_images == 0)
-            scratch->patch_images = 1;
-    }
-    TRP_TRY(take_floats(net, scratch->patch_images, needs.patch, &scratch->patches));
+    TRP_TRY(take_patches(net, &needs));
     TRP_TRY(take_floats(net, net->base.batch, needs.gates, &scratch->from_h));
     TRP_TRY(take_floats(net, graph->noisy_count, 1, &scratch->noisy));
     TRP_TRY(take_floats(net, graph->noise_count, 1, &net->noise));
@@ -107,9 +119,19 @@ static uint32_t plan_widest(const struct cuda_net *net)
 static void cuda_plan_destroy(trp_net *base)
 {
     struct cuda_net *net = cuda_net(base);
-    float *const all[] = {net->arena,           net->zeros,         net->noise,
-                          net->scratch.patches, net->scratch.carry, net->scratch.partial,
-                          net->scratch.from_h,  net->scratch.noisy, net->scratch.noisy_grads};
+    const struct plan_scratch *scratch = &net->scratch;
+    float *const all[] = {net->arena,
+                          net->zeros,
+                          net->noise,
+                          scratch->patches,
+                          scratch->carry,
+                          scratch->partial,
+                          scratch->from_h,
+                          scratch->noisy,
+                          scratch->noisy_grads,
+                          scratch->turned,
+                          scratch->turned_grads,
+                          scratch->workspace};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         trp_device_free(net->device, all[i]);
     free(net->host_noise);

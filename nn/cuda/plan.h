@@ -7,13 +7,18 @@
 
 /* Memory that operations use one after the other. */
 struct plan_scratch {
-    float *patches; /* of as many images as fit into PLAN_PATCHES_BYTES, one at least */
+    float *patches; /* of as many images as fit into PLAN_PATCHES_BYTES, one at least; or images for
+                       a library */
     float *partial; /* sums of columns, [SUM_PARTS_MAX][the widest layer] */
     float *from_h;  /* of a cell's step, [sequences][gates * hidden] */
     float *carry;   /* of a cell's backward, [2][sequences][hidden] */
     float *noisy;   /* weights with noise on them, which a layer's forward leaves to its backward */
     float *noisy_grads;
     size_t patch_images; /* that fit */
+    /* Of convolutions by a library; NULL: it makes none. */
+    float *turned, *turned_grads; /* weights in its order, and what is to be added to gradients */
+    float *workspace;
+    size_t workspace_bytes, images_floats; /* images: of `patches` */
 };
 
 struct cuda_net {
@@ -44,6 +49,20 @@ void lower_cell(const struct lowering *run);
 void lower_cell_back(const struct lowering *run);
 void lower_conv(const struct lowering *run);
 void lower_conv_back(const struct lowering *run);
+
+/* ---- lower_dnn.c ------------------------------------------------------------------------------
+ */
+
+/* The most of what convolutions by a library need: floats, floats, bytes. */
+struct dnn_room {
+    size_t weights, images, workspace;
+};
+
+void dnn_needs(const struct cuda_net *net, const struct op *op, struct dnn_room *room);
+
+/* Of a convolution; false: the library does not make it, and nothing was put. */
+bool dnn_forward(const struct lowering *run);
+bool dnn_backward(const struct lowering *run); /* but the gradient of the bias */
 
 /* ---- for all of them ----------------------------------------------------------------------- */
 

@@ -160,6 +160,23 @@ void work_gemm(struct cuda_list *list, const struct gemm_job *job)
               job->accumulate ? TRP_READ | TRP_WRITE : TRP_WRITE);
 }
 
+void work_conv(struct cuda_list *list, const struct conv_job *job)
+{
+    const struct window *w = &job->window;
+    size_t image = (size_t)w->height * w->width * w->channels;
+    size_t result = (size_t)window_out_height(w) * window_out_width(w) * w->filters;
+    struct cuda_work *work = work_add(list, WORK_CONV, sizeof *job);
+    memcpy(list->bytes + work->arguments, job, sizeof *job);
+    CLEAR_PADDING((struct conv_job *)(void *)(list->bytes + work->arguments));
+    reach_add(work, job->x, ((job->images - 1) * job->x_stride + image) * sizeof(float),
+              job->makes == CONV_DATA ? TRP_WRITE : TRP_READ);
+    reach_add(work, job->w, window_patch(w) * w->filters * sizeof(float),
+              job->makes == CONV_WEIGHTS ? TRP_WRITE : TRP_READ);
+    reach_add(work, job->y, ((job->images - 1) * job->y_stride + result) * sizeof(float),
+              job->makes == CONV_FORWARD ? TRP_WRITE : TRP_READ);
+    reach_add(work, job->workspace, job->workspace_bytes, TRP_WRITE);
+}
+
 static void copy_add(struct cuda_list *list, enum work_kind kind, const struct copy_job *job)
 {
     if (job->bytes == 0)

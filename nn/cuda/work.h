@@ -11,6 +11,7 @@
 
 #include "kernel.h"
 #include "nn/activation.h"
+#include "window.h"
 
 /* c[m][n] (+)= A B, then + bias, then the activation: A is a[m][k] or, turned, a[k][m], B is
  * b[k][n] or, turned, b[n][k]. Row by row, floats; strides count elements. The bias is of columns,
@@ -27,13 +28,32 @@ struct gemm_job {
     trp_precision precision;
 };
 
+enum conv_part { CONV_FORWARD, CONV_DATA, CONV_WEIGHTS };
+
+/* A convolution by a library (machine.h): y, x or w of the other two. w is [filters][kernel_height]
+ * [kernel_width][channels], images lie as everywhere; with TRP_TF32 factors may be rounded to that,
+ * TRP_BF16 is none. */
+struct conv_job {
+    struct window window;
+    enum conv_part makes;
+    trp_precision precision;
+    uint32_t images;
+    float *x, *w, *y; /* at multiples of CONV_ALIGNMENT */
+    size_t x_stride, y_stride;
+    size_t workspace_most; /* it was asked for with that */
+    size_t workspace_bytes;
+    void *workspace;
+};
+
 enum {
+    CONV_ALIGNMENT = 16,
     WORK_ALIGNMENT = 16, /* of arguments in a list's bytes */
 };
 
 enum work_kind {
     WORK_KERNEL,
     WORK_GEMM,
+    WORK_CONV,
     WORK_COPY, /* within the device */
     WORK_ZERO,
     WORK_HOST, /* a function of the host's, on copies of its operands */
@@ -93,6 +113,7 @@ void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const tr
               const void *arguments, size_t bytes, const trp_operand *operands,
               size_t operand_count);
 void work_gemm(struct cuda_list *list, const struct gemm_job *job);
+void work_conv(struct cuda_list *list, const struct conv_job *job);
 void work_copy(struct cuda_list *list, void *to, const void *from, size_t bytes);
 void work_zero(struct cuda_list *list, void *to, size_t bytes);
 

@@ -4,11 +4,8 @@
 #ifndef TRP_NN_CUDA_BODIES_IMAGES_H
 #define TRP_NN_CUDA_BODIES_IMAGES_H
 
+#include "nn/cuda/window.h"
 #include "rows.h"
-
-#define WINDOW KERNEL_BODY
-#include "nn/conv.h"
-#undef WINDOW
 
 KERNEL_BODY size_t image_values(const struct window *w)
 {

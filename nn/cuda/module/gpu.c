@@ -54,19 +54,34 @@ static trp_status status_of(cudaError_t error)
     }
 }
 
+/* Keeps the first one. */
+static void keep_failure(struct gpu *gpu, trp_status status, const char *words)
+{
+    mutex_lock(&gpu->mutex);
+    if (gpu->failure == TRP_OK) {
+        gpu->failure = status;
+        snprintf(gpu->failed, sizeof gpu->failed, "%s", words);
+    }
+    mutex_unlock(&gpu->mutex);
+}
+
 bool gpu_check(struct gpu *gpu, cudaError_t error, const char *call, const char *of)
 {
+    char words[sizeof gpu->failed];
     if (error == cudaSuccess)
         return true;
     (void)cudaGetLastError(); /* or the next call that works has it, too */
-    mutex_lock(&gpu->mutex);
-    if (gpu->failure == TRP_OK) {
-        gpu->failure = status_of(error);
-        snprintf(gpu->failed, sizeof gpu->failed, "%s%s%s: %s (%s)", call, of ? " of " : "",
-                 of ? of : "", cudaGetErrorString(error), cudaGetErrorName(error));
-    }
-    mutex_unlock(&gpu->mutex);
+    snprintf(words, sizeof words, "%s%s%s: %s (%s)", call, of ? " of " : "", of ? of : "",
+             cudaGetErrorString(error), cudaGetErrorName(error));
+    keep_failure(gpu, status_of(error), words);
     return false;
+}
+
+void lane_fail(struct gpu *gpu, struct gpu_lane *lane, trp_status status, const char *words)
+{
+    lane->failed = true;
+    if (!lane->captured)
+        keep_failure(gpu, status, words);
 }
 
 void lane_check(struct gpu *gpu, struct gpu_lane *lane, cudaError_t error, const char *call,
@@ -342,6 +357,7 @@ static const struct machine_impl gpu_impl = {
     .pin = gpu_pin,
     .unpin = gpu_unpin,
     .find_kernel = gpu_find_kernel,
+    .convolves = dnn_convolves,
     .stream_create = gpu_stream_create,
     .stream_destroy = gpu_stream_destroy,
     .stream_native = gpu_stream_native,

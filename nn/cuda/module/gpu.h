@@ -38,6 +38,7 @@ struct gpu {
     const struct module_host *host;
     int number;
     struct blas *blas;        /* NULL: products are our own */
+    struct dnn *dnn;          /* of convolutions; NULL: there was none yet */
     struct mutex still;       /* held while a list is captured: nothing waits for the GPU then */
     struct mutex mutex;       /* of what follows */
     struct gpu_range *ranges; /* memory that was given out, by address */
@@ -74,6 +75,9 @@ bool gpu_check(struct gpu *gpu, cudaError_t error, const char *call, const char 
 void lane_check(struct gpu *gpu, struct gpu_lane *lane, cudaError_t error, const char *call,
                 const char *of);
 
+/* What is no error of CUDA's, in words. */
+void lane_fail(struct gpu *gpu, struct gpu_lane *lane, trp_status status, const char *words);
+
 /* The first failure as a status, or TRP_OK. */
 trp_status gpu_failure(struct gpu *gpu);
 
@@ -100,6 +104,12 @@ struct blas *blas_create(char *words, size_t bytes);
 
 /* False: it has no way to do this one. Leaves activations but ReLU to the caller. */
 bool blas_gemm(struct gpu *gpu, struct gpu_lane *lane, const struct gemm_job *job);
+
+/* ---- dnn.c ------------------------------------------------------------------------------- */
+
+/* cuDNN for the GPU: machine.h's, and one that it said it makes. */
+bool dnn_convolves(struct machine *machine, const struct conv_job *job, size_t *workspace_bytes);
+void dnn_conv(struct gpu *gpu, struct gpu_lane *lane, const struct conv_job *job);
 
 static inline bool blas_activates(enum activation activation)
 {

@@ -1,6 +1,7 @@
 /* The kernels of nn/, for a GPU: a body (kernel.h) is called phase by phase, and threads of a block
  * wait for each other in between. */
 #include "nn/cuda/bodies/cells.h"
+#include "nn/cuda/bodies/convolve.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/bodies/images.h"
 #include "nn/cuda/bodies/small.h"

@@ -20,8 +20,8 @@ struct module_host {
 };
 
 struct cuda_module {
-    char version[16];                               /* trp_version() of the build */
-    uint32_t machine_bytes, work_bytes, gemm_bytes; /* of structs that both know */
+    char version[16];                                           /* trp_version() of the build */
+    uint32_t machine_bytes, work_bytes, gemm_bytes, conv_bytes; /* of structs that both know */
     /* The GPU of that number; it stays for the life of the process. UNAVAILABLE: there is none, it
      * is too old, or its driver is. */
     trp_status (*open)(const struct module_host *host, uint32_t number, struct machine **out);
@@ -30,6 +30,7 @@ struct cuda_module {
 };
 
 #define CUDA_MODULE_BYTES                                                                          \
-    sizeof(struct machine_impl), sizeof(struct cuda_work), sizeof(struct gemm_job)
+    sizeof(struct machine_impl), sizeof(struct cuda_work), sizeof(struct gemm_job),                \
+        sizeof(struct conv_job)
 
 #endif

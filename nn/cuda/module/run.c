@@ -154,6 +154,9 @@ void gpu_work(struct gpu *gpu, struct gpu_lane *lane, const struct cuda_list *li
     case WORK_GEMM:
         gpu_gemm(gpu, lane, arguments);
         break;
+    case WORK_CONV:
+        dnn_conv(gpu, lane, arguments);
+        break;
     case WORK_COPY:
         lane_check(gpu, lane,
                    cudaMemcpyAsync(copy->to, copy->from, copy->bytes, cudaMemcpyDeviceToDevice,

@@ -1,212 +1,11 @@
 /* Plans of a GPU, run on the host by the kernels' twins, against the reference: every kind of layer
  * in random graphs, and the usual networks; as lists, and as graphs in any order that their waits
  * allow. */
-#include "tests/nn/graph_case.h"
-
+#include "plan_case.h"
 #include "real_gpu.h"
 #include "twin_machine.h"
 
-static trp_queue *queue_on(trp_device *device)
-{
-    trp_queue *queue;
-    OR_FAIL(trp_queue_create(&queue, device));
-    return queue;
-}
-
 static uint64_t waits; /* of all graphs of the machine, each of which was needed */
-
-/* ---- a case on a device ---------------------------------------------------------------------- */
-
-/* What a pass points to, on both sides. */
-struct side {
-    void *here, *there;
-    size_t bytes;
-};
-
-enum { SIDES_MAX = 64 };
-
-struct sides {
-    trp_queue *queue;
-    struct side list[SIDES_MAX];
-    size_t count;
-};
-
-/* `here` on the device; NULL stays NULL. */
-static void *there_of(struct sides *sides, void *here, size_t bytes)
-{
-    if (!here || bytes == 0)
-        return NULL;
-    assert_true(sides->count < SIDES_MAX);
-    struct side *side = &sides->list[sides->count++];
-    *side = (struct side){here, NULL, bytes};
-    OR_FAIL(trp_device_alloc(trp_queue_device(sides->queue), bytes, &side->there));
-    return side->there;
-}
-
-static void move_sides(const struct sides *sides, bool back)
-{
-    for (size_t i = 0; i < sides->count; i++) {
-        const struct side *side = &sides->list[i];
-        trp_queue_copy(sides->queue, back ? side->here : side->there,
-                       back ? side->there : side->here, side->bytes);
-    }
-}
-
-static void free_sides(const struct sides *sides)
-{
-    for (size_t i = 0; i < sides->count; i++)
-        trp_device_free(trp_queue_device(sides->queue), sides->list[i].there);
-}
-
-static size_t input_bytes(const struct graph_case *c, uint32_t index)
-{
-    size_t element = trp_dtype_size(input_dtype(&c->spec, index));
-    return c->rows * trp_net_input_width(&c->spec, index) * element;
-}
-
-static struct pass pass_there(struct graph_case *c, struct sides *sides)
-{
-    struct pass pass = c->pass;
-    size_t state = c->state_count * sizeof(float);
-    pass.params = there_of(sides, c->params, c->count * sizeof(float));
-    pass.grads = there_of(sides, c->grads, c->count * sizeof(float));
-    pass.resets = there_of(sides, c->resets, c->rows);
-    pass.state = there_of(sides, c->state, state);
-    pass.end_state = there_of(sides, c->end_state, state);
-    pass.state_grad = there_of(sides, c->state_grad, state);
-    pass.end_state_grad = there_of(sides, c->end_state_grad, state);
-    for (uint32_t i = 0; i < input_count(&c->spec); i++) {
-        pass.external[external_index(PLACE_INPUT, i)] =
-            there_of(sides, c->inputs[i], input_bytes(c, i));
-        if (has_grad(&c->spec, i))
-            pass.external[external_index(PLACE_INPUT_GRAD, i)] =
-                there_of(sides, c->input_grads[i], input_bytes(c, i));
-    }
-    for (uint32_t i = 0; i < c->spec.output_count; i++) {
-        size_t bytes = c->rows * trp_net_output_width(&c->spec, i) * sizeof(float);
-        pass.external[external_index(PLACE_OUTPUT, i)] = there_of(sides, c->outputs[i], bytes);
-        pass.external[external_index(PLACE_OUTPUT_GRAD, i)] =
-            there_of(sides, c->output_grads[i], bytes);
-    }
-    return pass;
-}
-
-/* The pass of a fresh case, three times: the second time it becomes a graph. */
-static void run_there(struct graph_case *c, trp_device *device, trp_precision precision)
-{
-    struct sides sides = {.queue = queue_on(device)};
-    trp_net *net;
-    OR_FAIL(trp_net_create(
-        &net, &(trp_net_options){
-                  .spec = &c->spec, .batch = c->rows, .device = device, .precision = precision}));
-    struct pass pass = pass_there(c, &sides);
-    net->impl->noise(net, sides.queue, c->rows > 2 ? c->net->noise : NULL);
-    for (int i = 0; i < 3; i++) {
-        move_sides(&sides, false);
-        net->impl->forward(net, sides.queue, &pass, c->rows);
-        net->impl->backward(net, sides.queue, &pass, c->rows);
-        OR_FAIL(trp_queue_sync(sides.queue, trp_queue_mark(sides.queue)));
-    }
-    move_sides(&sides, true);
-    OR_FAIL(trp_queue_sync(sides.queue, trp_queue_mark(sides.queue)));
-    trp_net_destroy(net);
-    free_sides(&sides);
-    trp_queue_destroy(sides.queue);
-}
-
-static double number_of(const struct graph_case *c, const void *values, size_t i)
-{
-    bool wide = c->backend->element_bytes == sizeof(double);
-    return wide ? ((const double *)values)[i] : (double)((const float *)values)[i];
-}
-
-/* Two cases' results, and the most that a norm of a difference may be beside that of what is
- * wanted. */
-struct compared {
-    const struct graph_case *got, *want;
-    double bound;
-};
-
-/* Returns how far they are apart. */
-static double compare(const struct compared *c, const void *got, const void *want, size_t first,
-                      size_t count, const char *what)
-{
-    double apart = 0, all = 0;
-    for (size_t i = first; i < first + count; i++) {
-        apart += pow(number_of(c->got, got, i) - number_of(c->want, want, i), 2);
-        all += pow(number_of(c->want, want, i), 2);
-    }
-    if (!(sqrt(apart) <= c->bound * sqrt(all)))
-        fail_msg("%s is %g off, of %g", what, sqrt(apart), sqrt(all));
-    return all > 0 ? sqrt(apart / all) : 0;
-}
-
-/* Returns how far the output that differs most is off. */
-static double compare_all(const struct compared *c)
-{
-    const struct graph_case *got = c->got, *want = c->want;
-    double most = 0;
-    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
-    size_t count = trp_net_tensors(&got->spec, tensors);
-    for (size_t i = 0; i < count; i++)
-        compare(c, got->grads, want->grads, tensors[i].offset, tensors[i].count, tensors[i].name);
-    compare(c, got->end_state, want->end_state, 0, got->state_count, "the state at the end");
-    compare(c, got->state_grad, want->state_grad, 0, got->state_count, "the state's gradient");
-    for (uint32_t i = 0; i < got->spec.output_count; i++)
-        most = fmax(most, compare(c, got->outputs[i], want->outputs[i], 0,
-                                  got->rows * trp_net_output_width(&got->spec, i), "an output"));
-    for (uint32_t i = 0; i < input_count(&got->spec); i++)
-        if (has_grad(&got->spec, i))
-            compare(c, got->input_grads[i], want->input_grads[i], 0,
-                    got->rows * trp_net_input_width(&got->spec, i), "an input's gradient");
-    return most;
-}
-
-/* Beside float32, number by number. */
-static void check_numbers(trp_device *device, const trp_net_spec *spec, uint32_t rows)
-{
-    struct graph_case want, got;
-    graph_case_run(&want, spec, &backend_ref_f32, rows, 1);
-    graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
-    run_there(&got, device, TRP_F32);
-    assert_same_results(&got, &want, 1e-4, false);
-    graph_case_cleanup(&got);
-    graph_case_cleanup(&want);
-}
-
-/* Beside float64, by norms. */
-static void check_spec(trp_device *device, const trp_net_spec *spec, uint32_t rows)
-{
-    struct graph_case want, got;
-    graph_case_run(&want, spec, &backend_ref_f64, rows, 1);
-    graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
-    run_there(&got, device, TRP_F32);
-    compare_all(&(struct compared){&got, &want, 1e-5});
-    graph_case_cleanup(&got);
-    graph_case_cleanup(&want);
-}
-
-/* Beside what the reference makes of rounded factors; and they are rounded. */
-static void check_half(trp_device *device, const trp_net_spec *spec, uint32_t rows)
-{
-    struct graph_case want, whole, got;
-    graph_case_run(&whole, spec, &backend_ref_f64, rows, 1);
-    graph_case_init(&want, spec, &backend_ref_f32, rows, 1);
-    trp_net_destroy(want.net);
-    OR_FAIL(net_create(&want.net,
-                       &(trp_net_options){.spec = spec, .batch = rows, .precision = TRP_BF16},
-                       &backend_ref_f32));
-    net_forward(want.net, &want.pass, rows);
-    net_backward(want.net, &want.pass);
-    graph_case_init(&got, spec, &backend_ref_f32, rows, 1);
-    run_there(&got, device, TRP_BF16);
-    compare_all(&(struct compared){&got, &want, 1.6e-2});
-    if (compare_all(&(struct compared){&got, &whole, 0.5}) < 1e-4)
-        fail_msg("outputs are those of float32");
-    graph_case_cleanup(&got);
-    graph_case_cleanup(&want);
-    graph_case_cleanup(&whole);
-}
 
 /* ---- tests, each on the device that it is given -------------------------------------------------
  */
@@ -261,16 +60,36 @@ static void check_halves(trp_device *device)
     }
 }
 
-/* On a machine of tests, which looks whether each wait is needed. */
-static void check_on_twin(void (*check)(trp_device *device))
+/* Windows of all kinds, in images of floats and of bytes. */
+static void check_windows(trp_device *device)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, 5, 0);
+    for (uint32_t i = 0; i < 12; i++) {
+        trp_net_spec spec = windows_spec(&rng);
+        check_spec(device, &spec, 1 + i % 5);
+        check_half(device, &spec, 1 + i % 5);
+    }
+}
+
+/* On a machine of tests, which looks whether each wait is needed, with or without a library that
+ * makes convolutions. */
+static void check_on_machine(void (*check)(trp_device *device), bool convolves)
 {
     struct twin_device *twin = xcalloc(1, sizeof *twin);
     trp_device *device = twin_device_init(twin, 7);
     twin->machine.checks_waits = true;
+    twin->machine.convolves = convolves;
     check(device);
     assert_true(twin->machine.launches > 0);
+    assert_true(!convolves == (twin->machine.convolutions == 0));
     waits += twin->machine.waits;
     free(twin);
+}
+
+static void check_on_twin(void (*check)(trp_device *device))
+{
+    check_on_machine(check, false);
 }
 
 static void random_graphs_are_the_reference(void **state)
@@ -295,6 +114,82 @@ static void frames_are_the_reference(void **state)
 {
     (void)state;
     check_on_twin(check_frames);
+}
+
+static void windows_are_the_reference(void **state)
+{
+    (void)state;
+    check_on_twin(check_windows);
+}
+
+static void random_graphs_by_a_library_are_the_reference(void **state)
+{
+    (void)state;
+    check_on_machine(check_random_graphs, true);
+}
+
+static void frames_by_a_library_are_the_reference(void **state)
+{
+    (void)state;
+    check_on_machine(check_frames, true);
+}
+
+static void windows_by_a_library_are_the_reference(void **state)
+{
+    (void)state;
+    check_on_machine(check_windows, true);
+}
+
+/* The convolutions on the queue, of which nothing is done. */
+static uint32_t find_convolutions(trp_queue *queue, struct conv_job *jobs, uint32_t most)
+{
+    const struct cuda_list *list = cuda_queue_list(queue);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->works[i].kind == WORK_CONV && count < most)
+            memcpy(&jobs[count++], work_arguments(list, &list->works[i]), sizeof *jobs);
+    return count;
+}
+
+/* 16 of them fit into the room that there is. */
+static void large_images_go_some_at_a_time(void **state)
+{
+    enum { ROWS = 17, MEMORY = 32 << 20 };
+    struct twin_device *twin = xcalloc(1, sizeof *twin);
+    trp_device *device = twin_device_init(twin, 7);
+    trp_queue *queue = queue_on(device);
+    trp_net_spec spec = {0};
+    struct conv_job jobs[5];
+    void *memory;
+    trp_net *net;
+    (void)state;
+    twin->machine.convolves = true;
+    trp_net_add(&spec, (trp_layer){.kind = TRP_INPUT, .dtype = TRP_UINT8, .shape = {1024, 512, 2}});
+    trp_net_add(
+        &spec, (trp_layer){.kind = TRP_CONV2D, .name = "c", .size = 4, .kernel = 2, .stride = 255});
+    spec.outputs[spec.output_count++] = 1;
+    OR_FAIL(
+        trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = ROWS, .device = device}));
+    OR_FAIL(trp_device_alloc(device, MEMORY, &memory));
+    struct pass pass = {.params = memory, .grads = memory};
+    pass.external[external_index(PLACE_INPUT, 0)] = memory;
+    pass.external[external_index(PLACE_OUTPUT, 0)] = memory;
+    pass.external[external_index(PLACE_OUTPUT_GRAD, 0)] = memory;
+    net->impl->forward(net, queue, &pass, ROWS);
+    net->impl->backward(net, queue, &pass, ROWS);
+    assert_int_equal(find_convolutions(queue, jobs, 5), 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct conv_job *before = &jobs[i / 2 * 2];
+        assert_int_equal(jobs[i].images, i % 2 ? 1 : 16);
+        assert_int_equal(jobs[i].makes, i < 2 ? CONV_FORWARD : CONV_WEIGHTS);
+        assert_ptr_equal(jobs[i].x, before->x);
+        assert_ptr_equal(jobs[i].y, before->y + i % 2 * 16 * before->y_stride);
+    }
+    work_list_clear(cuda_queue_list(queue));
+    trp_net_destroy(net);
+    trp_device_free(device, memory);
+    trp_queue_destroy(queue);
+    free(twin);
 }
 
 static void halves_are_near_the_reference(void **state)
@@ -327,6 +222,12 @@ static void frames_on_a_gpu_are_the_reference(void **state)
     check_frames(real_gpu());
 }
 
+static void windows_on_a_gpu_are_the_reference(void **state)
+{
+    (void)state;
+    check_windows(real_gpu());
+}
+
 static void halves_on_a_gpu_are_near_the_reference(void **state)
 {
     (void)state;
@@ -348,12 +249,18 @@ int main(void)
         cmocka_unit_test(odd_sizes_are_the_reference),
         cmocka_unit_test(sequences_are_the_reference),
         cmocka_unit_test(frames_are_the_reference),
+        cmocka_unit_test(windows_are_the_reference),
+        cmocka_unit_test(random_graphs_by_a_library_are_the_reference),
+        cmocka_unit_test(frames_by_a_library_are_the_reference),
+        cmocka_unit_test(windows_by_a_library_are_the_reference),
+        cmocka_unit_test(large_images_go_some_at_a_time),
         cmocka_unit_test(halves_are_near_the_reference),
         cmocka_unit_test(no_wait_can_be_left_out),
         cmocka_unit_test(random_graphs_on_a_gpu_are_the_reference),
         cmocka_unit_test(odd_sizes_on_a_gpu_are_the_reference),
         cmocka_unit_test(sequences_on_a_gpu_are_the_reference),
         cmocka_unit_test(frames_on_a_gpu_are_the_reference),
+        cmocka_unit_test(windows_on_a_gpu_are_the_reference),
         cmocka_unit_test(halves_on_a_gpu_are_near_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include "core/bfloat16.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/device.h"
+#include "twin_conv.h"
 #include "twin_kernel.h"
 
 enum { TWIN_ALLOCATIONS = 256, TWIN_STREAMS = 8, TWIN_ACTIONS = 4096 };
@@ -53,7 +54,8 @@ struct twin_machine {
     trp_rng rng;
     bool lost;
     bool checks_waits; /* of each graph, whether all are needed */
-    uint64_t graphs, launches, runs, waits;
+    bool convolves;    /* as a machine with cuDNN does */
+    uint64_t graphs, launches, runs, waits, convolutions;
     const struct cuda_kernel *(*more)(const char *name); /* kernels besides those of nn/ */
 };
 
@@ -201,6 +203,10 @@ static inline void twin_work(struct twin_machine *twin, const struct cuda_list *
         break;
     case WORK_GEMM:
         twin_gemm(twin, arguments);
+        break;
+    case WORK_CONV:
+        twin_conv(arguments);
+        twin->convolutions++;
         break;
     case WORK_COPY:
         memmove(copy->to, copy->from, copy->bytes);
@@ -473,6 +479,14 @@ static inline const struct cuda_kernel *twin_find_kernel(const struct machine *m
     return kernel || !twin->more ? kernel : twin->more(name);
 }
 
+/* Of odd numbers of images with a workspace. */
+static inline bool twin_convolves(struct machine *machine, const struct conv_job *job,
+                                  size_t *workspace_bytes)
+{
+    *workspace_bytes = job->images % 2 ? TWIN_CONV_WORKSPACE : 0;
+    return twin_of(machine)->convolves && *workspace_bytes <= job->workspace_most;
+}
+
 static const struct machine_impl twin_impl = {
     .alloc = twin_alloc,
     .free = twin_free,
@@ -481,6 +495,7 @@ static const struct machine_impl twin_impl = {
     .pin = twin_pin,
     .unpin = twin_unpin,
     .find_kernel = twin_find_kernel,
+    .convolves = twin_convolves,
     .stream_create = twin_stream_create,
     .stream_destroy = twin_stream_destroy,
     .stream_native = twin_stream_native,

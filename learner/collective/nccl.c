@@ -284,6 +284,22 @@ static void end_meeting(struct nccl_group *group)
     group->memory = NULL;
 }
 
+/* NCCL takes the GPU that is the joining thread's by its own CUDA run time, which is another one
+ * than ours: both go by the driver's context. That it is this one is asked, not believed. */
+static enum nccl_state check_joined_gpu(struct nccl_group *group)
+{
+    int wanted, device = -1;
+    if (sscanf(trp_device_name(group->device), "cuda:%d", &wanted) != 1)
+        return NCCL_READY;
+    enum nccl_state state =
+        judge_result(group, "ncclCommCuDevice", group->api.CommCuDevice(group->comm, &device));
+    if (state != NCCL_READY || device == wanted)
+        return state;
+    trp_fail(TRP_FAILED_PRECONDITION, "NCCL joined with GPU %d, and not with %s", device,
+             trp_device_name(group->device));
+    return fail_meeting(group);
+}
+
 /* The first operation connects ranks with each other, which may take long, or fail. */
 enum nccl_state nccl_group_meet(struct nccl_group *group)
 {
@@ -292,6 +308,8 @@ enum nccl_state nccl_group_meet(struct nccl_group *group)
     if (group->meeting == MEETING_DONE)
         return group->failed ? NCCL_FAILED : NCCL_READY;
     enum nccl_state state = nccl_group_look(group);
+    if (state == NCCL_READY && group->meeting == MEETING_BEGUN)
+        state = check_joined_gpu(group);
     if (state == NCCL_READY && group->meeting == MEETING_BEGUN) {
         group->meeting = MEETING_JOINED;
         state = nccl_group_call(group, group->queue, group->memory, &call);

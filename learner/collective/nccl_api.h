@@ -55,6 +55,7 @@ enum { NCCL_VERSION_LEAST = 22800 }; /* 2.28.0: the first with this config */
     X(GetUniqueId, (struct nccl_id * id))                                                          \
     X(CommInitRankConfig, (struct nccl_comm * *comm, int ranks, struct nccl_id id, int rank,       \
                            struct nccl_config *config))                                            \
+    X(CommCuDevice, (struct nccl_comm * comm, int *device))                                        \
     X(CommGetAsyncError, (struct nccl_comm * comm, enum nccl_result * result))                     \
     X(CommFinalize, (struct nccl_comm * comm))                                                     \
     X(CommDestroy, (struct nccl_comm * comm))                                                      \

@@ -311,6 +311,14 @@ CALL ncclCommInitRankConfig(struct nccl_comm **out, int ranks, struct nccl_id id
     return NCCL_IN_PROGRESS;
 }
 
+CALL ncclCommCuDevice(struct nccl_comm *comm, int *device);
+CALL ncclCommCuDevice(struct nccl_comm *comm, int *device)
+{
+    bool fine = enter(comm, false);
+    *device = fake_nccl.elsewhere == comm->rank + 1 ? 7 : 0;
+    return leave(comm, fine ? NCCL_SUCCESS : NCCL_INVALID_ARGUMENT);
+}
+
 CALL ncclCommGetAsyncError(struct nccl_comm *comm, enum nccl_result *result);
 CALL ncclCommGetAsyncError(struct nccl_comm *comm, enum nccl_result *result)
 {

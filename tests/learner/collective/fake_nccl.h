@@ -8,6 +8,7 @@ struct fake_nccl {
     atomic_int polls;        /* so often a call, or joining, is said to be in progress */
     atomic_int never_joins;  /* this rank, counted from 1 */
     atomic_int refuses;      /* joining, likewise: with unhandled cuda error */
+    atomic_int elsewhere;    /* this rank, likewise, joins with another GPU than cuda:0 */
     atomic_int hangs_at;     /* the collective of that number of each communicator, from 1 on */
     atomic_int remote_error; /* on this rank, from 1 on, instead of hanging */
     atomic_int abort_hangs;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "tests/core/captured.h"
 #include "tests/nn/late_device.h"
 
 #include "core/bfloat16.h"
@@ -60,6 +61,7 @@ static void scene_begin(struct scene *scene, uint32_t size, trp_collective_optio
     for (uint32_t rank = 0; rank < size; rank++) {
         scene->ranks.at[rank] = (struct rank){.rank = rank, .size = size};
         scene->late[rank] = late_create(rank + 1);
+        scene->late[rank]->base.name = "cuda:0"; /* of another host each */
     }
     ranks_connect(&scene->ranks, &options, use_device);
 }
@@ -312,6 +314,25 @@ static void where_one_rank_cannot_join_all_use_the_host(void **state)
     assert_true(fake->aborts > 0);
 }
 
+static void where_one_rank_joined_with_another_gpu_all_use_the_host(void **state)
+{
+    (void)state;
+    for (int rank = 1; rank <= 3; rank++) {
+        struct captured log;
+        struct scene scene;
+        fake->elsewhere = rank;
+        capture_begin(&log);
+        scene_create(&scene, 3, (trp_collective_options){0});
+        capture_end(&log);
+        fake->calls = 0;
+        ranks_run(&scene.ranks, check_all, &scene);
+        ranks_expect_right(&scene.ranks);
+        assert_int_equal(fake->calls, 0);
+        assert_true(captured_count(&log, "NCCL joined with GPU 7, and not with cuda:0") > 0);
+        scene_end(&scene);
+    }
+}
+
 static void a_fixed_order_of_sums_is_the_hosts(void **state)
 {
     (void)state;
@@ -510,6 +531,7 @@ int main(void)
         cmocka_unit_test_setup(those_of_the_host_go_between_them_as_ever, reset),
         cmocka_unit_test_setup(where_one_rank_has_no_device_all_use_the_host, reset),
         cmocka_unit_test_setup(where_one_rank_cannot_join_all_use_the_host, reset),
+        cmocka_unit_test_setup(where_one_rank_joined_with_another_gpu_all_use_the_host, reset),
         cmocka_unit_test_setup(a_fixed_order_of_sums_is_the_hosts, reset),
         cmocka_unit_test_setup(libraries_that_cannot_be_used_are_named, reset),
         cmocka_unit_test_setup(joining_that_never_ends_is_over_in_time, reset),

@@ -239,7 +239,7 @@ static void CUDART_CB matmul_do(void *context)
                        factor_of(m, m->at_b, &m->b, m->desc.second == CUBLAS_OP_T, k, column);
             sum = m->alpha * sum + (m->beta != 0 ? m->beta * *c : 0) +
                   (biased ? m->desc.bias[row] : 0);
-            *c = relu && sum < 0 ? 0 : sum;
+            *c = relu && !(sum > 0) ? 0 : sum; /* the largest of both, of which no NaN is */
         }
     if (m->workspace)
         memset(m->workspace, 1, WORKSPACE);

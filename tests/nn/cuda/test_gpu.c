@@ -1,6 +1,7 @@
 /* libtroupe_cuda.so's own code, but for the kernels that nvcc compiles, with CUDA's runtime and
  * cuBLASLt of tests: which GPUs are taken, lists and graphs of them, products, and failures. */
 #include "fake_cuda.h"
+#include "plan_case.h"
 #include "twin_kernel.h"
 
 #include "nn/cuda/bodies/gemm.h"
@@ -467,6 +468,53 @@ static void what_cublas_does_not_take_is_our_own(void **state)
     scene_end(&scene);
 }
 
+/* ---- NaNs ---------------------------------------------------------------------------------- */
+
+static bool has_nan(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (isnan(values[i]))
+            return true;
+    return false;
+}
+
+/* The gradient of the first layer's weights after a pass with a NaN in a float of it. */
+static bool nan_is_found(size_t input, size_t param)
+{
+    enum { INPUTS = 5, HIDDEN = 7 };
+    trp_net_spec spec =
+        trp_mlp(&(trp_mlp_options){.inputs = INPUTS, .hidden = {HIDDEN, 6}, .outputs = 3});
+    struct scene scene;
+    struct graph_case c;
+    scene_begin(&scene, 3, WITH_BLAS);
+    graph_case_init(&c, &spec, &backend_ref_f32, 4, 1);
+    if (input != SIZE_MAX)
+        ((float *)c.inputs[0])[input] = NAN;
+    if (param != SIZE_MAX)
+        ((float *)c.params)[param] = NAN;
+    run_there(&c, &scene.device.base, TRP_F32);
+    assert_false(has_nan(c.outputs[0], 4 * 3)); /* ReLU has hidden it */
+    bool found = has_nan(c.grads, INPUTS * HIDDEN);
+    graph_case_cleanup(&c);
+    scene_end(&scene);
+    return found;
+}
+
+/* cuBLASLt's ReLU may make a zero of one. Products with the gradients, which are zeros there, make
+ * NaNs again. */
+static void a_nan_that_relu_hides_is_in_the_gradients(void **state)
+{
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    trp_net_spec spec = trp_mlp(&(trp_mlp_options){.inputs = 5, .hidden = {7, 6}, .outputs = 3});
+    (void)state;
+    assert_true(trp_net_tensors(&spec, tensors) >= 3);
+    assert_false(nan_is_found(SIZE_MAX, SIZE_MAX));
+    for (size_t input = 0; input < 4 * 5; input++)
+        assert_true(nan_is_found(input, SIZE_MAX));
+    for (size_t i = 0; i < tensors[2].count; i++)
+        assert_true(nan_is_found(SIZE_MAX, tensors[2].offset + i));
+}
+
 /* ---- failures ------------------------------------------------------------------------------ */
 
 static void what_fails_on_the_way_fails_each_wait_from_then_on(void **state)
@@ -526,6 +574,7 @@ int main(void)
         cmocka_unit_test(products_of_all_kinds_are_our_own),
         cmocka_unit_test(factors_have_ten_bits_where_that_is_asked),
         cmocka_unit_test(what_cublas_does_not_take_is_our_own),
+        cmocka_unit_test(a_nan_that_relu_hides_is_in_the_gradients),
         cmocka_unit_test(what_fails_on_the_way_fails_each_wait_from_then_on),
         cmocka_unit_test(a_wait_ends_at_its_deadline),
     };

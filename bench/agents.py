@@ -53,6 +53,8 @@ CASES = [
          "agent.target_period=10 actor.max_steps=50000"),
     Case("dqn_learners", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, beside="dqn_cartpole"),
     Case("dqn_sharded", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=sharded"),
+    Case("dqn_local_sgd", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=local_sgd"),
+    Case("dqn_gossip", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=gossip"),
     Case("dqn_hogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=hogwild"),
     Case("ps_sync", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=sync"),
     Case("ps_async", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=async"),

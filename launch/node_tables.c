@@ -75,8 +75,8 @@ static const trp_option server_rows[] = {
         .help = "learners on its host push and pull like those elsewhere"),
 };
 
-static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild",
-                                            "local_sgd",   "server",  NULL};
+static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", "local_sgd",
+                                            "gossip",      "server",  NULL};
 static const char *const compressions[] = {"none",    "bf16",     "f16",  "top-k",
                                            "one-bit", "powersgd", "qsgd", NULL};
 static const char *const failure_policies[] = {"stop", "continue", NULL};

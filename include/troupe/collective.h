@@ -156,6 +156,12 @@ TRP_API uint64_t trp_collective_broadcast(trp_collective *collective, trp_queue 
 TRP_API uint64_t trp_collective_all_to_all(trp_collective *collective, void *values, size_t count,
                                            trp_collective_type type);
 
+/* Of 2 blocks of [count] values, which are the host's: the first goes to the rank `distance` after
+ * this one, round the group, and the second becomes that of the rank as far before. A rank waits
+ * for those two alone. Where that is this rank itself nothing happens. */
+TRP_API uint64_t trp_collective_shift(trp_collective *collective, void *values, size_t count,
+                                      trp_collective_type type, uint32_t distance);
+
 /* Done when all ranks have started it. */
 TRP_API uint64_t trp_collective_barrier(trp_collective *collective);
 
@@ -167,7 +173,7 @@ TRP_API bool trp_collective_done(trp_collective *collective, uint64_t ticket);
  *   UNAVAILABLE: a rank is gone (which), or gave up with trp_collective_abort();
  *   DEADLINE_EXCEEDED: a rank is waited for (which, in what);
  *   FAILED_PRECONDITION: two ranks started different operations (which ranks, what): kind, count,
- *     type, sum or max, root;
+ *     type, sum or max, root, distance;
  *   and whatever the device of a queue says. */
 TRP_API TRP_MUST_USE trp_status trp_collective_wait(trp_collective *collective, uint64_t ticket);
 

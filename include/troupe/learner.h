@@ -63,7 +63,11 @@ typedef struct {
                                    "server": above;
                                    "local_sgd": each steps by itself, and after local_steps all
                                    go on from the mean of their vectors (Stich 2019), with
-                                   outer_momentum SlowMo's (Wang et al. 2020) */
+                                   outer_momentum SlowMo's (Wang et al. 2020);
+                                   "gossip": each steps by itself and goes on from the mean of its
+                                   vectors and another's, in each step another one's (GossipGraD,
+                                   Daily et al. 2018), and all from the mean of all at the end
+                                   and before a checkpoint */
     const char *listen;         /* where others reach this member, as
                                    trp_collective_listener_create() says; copied */
     bool insecure;              /* it may be neither loopback nor a unix socket */

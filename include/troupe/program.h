@@ -77,6 +77,7 @@ typedef enum {
     TRP_LEARNERS_SHARDED,     /* the same steps, and each has a part of the optimizer's state */
     TRP_LEARNERS_HOGWILD,     /* each steps what all have when it likes, on one host */
     TRP_LEARNERS_LOCAL_SGD,   /* each steps by itself, and all go on from the mean now and then */
+    TRP_LEARNERS_GOSSIP,      /* the same, and each swaps with two others after every step */
     TRP_LEARNERS_SERVER,      /* parameter servers step; their rule says when */
 } trp_learner_mode;
 

@@ -19,6 +19,7 @@ static const char *const kinds[] = {
     [CALL_ALLREDUCE] = "allreduce",   [CALL_REDUCE_SCATTER] = "reduce-scatter",
     [CALL_ALL_GATHER] = "all-gather", [CALL_BROADCAST] = "broadcast",
     [CALL_BARRIER] = "barrier",       [CALL_ALL_TO_ALL] = "all-to-all",
+    [CALL_SHIFT] = "shift",
 };
 
 static const char *const ops[] = {[TRP_COLLECTIVE_SUM] = "sum", [TRP_COLLECTIVE_MAX] = "max"};
@@ -43,6 +44,9 @@ void call_words(const struct group_call *call, char words[CALL_WORDS_BYTES])
         snprintf(words, CALL_WORDS_BYTES, "barrier");
     else if (call->kind == CALL_BROADCAST)
         snprintf(words, CALL_WORDS_BYTES, "broadcast of %" PRIu64 " %s from rank %" PRIu32,
+                 call->count, types[call->type].name, call->root);
+    else if (call->kind == CALL_SHIFT)
+        snprintf(words, CALL_WORDS_BYTES, "shift of %" PRIu64 " %s by %" PRIu32 " ranks",
                  call->count, types[call->type].name, call->root);
     else if (call->kind == CALL_ALL_GATHER)
         snprintf(words, CALL_WORDS_BYTES, "all-gather of %" PRIu64 " %s", call->count,

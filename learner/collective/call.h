@@ -16,6 +16,7 @@ enum group_call_kind {
     CALL_BROADCAST,
     CALL_BARRIER,
     CALL_ALL_TO_ALL, /* `count` is of a block */
+    CALL_SHIFT,      /* the same; `root` is the distance */
 };
 
 /* On the wire, in the byte order of all ranks (connect.c compares it). */

@@ -268,6 +268,15 @@ uint64_t trp_collective_all_to_all(trp_collective *collective, void *values, siz
         (struct group_call){.kind = CALL_ALL_TO_ALL, .type = (uint8_t)type, .count = count});
 }
 
+uint64_t trp_collective_shift(trp_collective *collective, void *values, size_t count,
+                              trp_collective_type type, uint32_t distance)
+{
+    return start_operation(
+        collective, NULL, values,
+        (struct group_call){
+            .kind = CALL_SHIFT, .type = (uint8_t)type, .count = count, .root = distance});
+}
+
 uint64_t trp_collective_barrier(trp_collective *collective)
 {
     return start_operation(collective, NULL, NULL, (struct group_call){.kind = CALL_BARRIER});

@@ -223,6 +223,24 @@ static struct schedule_piece pairwise_receive(const struct schedule *schedule, u
     return piece;
 }
 
+/* ---- shift --------------------------------------------------------------------------------- */
+
+static struct schedule_piece shift_send(const struct schedule *schedule)
+{
+    uint32_t peer = (uint32_t)(((uint64_t)schedule->rank + schedule->call.root) % schedule->size);
+    struct schedule_piece piece = {.peer = peer, .first = true};
+    block_of(schedule, 0, &piece);
+    return piece;
+}
+
+static struct schedule_piece shift_receive(const struct schedule *schedule)
+{
+    struct schedule_piece piece = {
+        .peer = ring_minus(schedule->rank, schedule->call.root, schedule->size), .first = true};
+    block_of(schedule, 1, &piece);
+    return piece;
+}
+
 /* ---- all ----------------------------------------------------------------------------------- */
 
 static enum schedule_algorithm choose(const struct group_call *call,
@@ -236,6 +254,8 @@ static enum schedule_algorithm choose(const struct group_call *call,
         return bytes <= table->tree_bytes ? SCHEDULE_TREE : SCHEDULE_CHAIN;
     case CALL_ALL_TO_ALL:
         return SCHEDULE_PAIRWISE;
+    case CALL_SHIFT:
+        return SCHEDULE_SHIFT;
     default: /* both sum in one order, whatever the size */
         return bytes <= table->doubling_bytes ? SCHEDULE_DOUBLING : SCHEDULE_RING;
     }
@@ -269,6 +289,9 @@ void schedule_init(struct schedule *schedule, const struct group_call *call, uin
     case SCHEDULE_PAIRWISE:
         schedule->sends = schedule->receives = size - 1;
         break;
+    case SCHEDULE_SHIFT:
+        schedule->sends = schedule->receives = call->root % size > 0;
+        break;
     }
 }
 
@@ -295,6 +318,8 @@ struct schedule_piece schedule_send(const struct schedule *schedule, uint32_t in
         return direct_send(schedule, index);
     case SCHEDULE_PAIRWISE:
         return pairwise_send(schedule, index);
+    case SCHEDULE_SHIFT:
+        return shift_send(schedule);
     default:
         return broadcast_send(schedule, index);
     }
@@ -311,6 +336,8 @@ struct schedule_piece schedule_receive(const struct schedule *schedule, uint32_t
         return direct_receive(schedule, index);
     case SCHEDULE_PAIRWISE:
         return pairwise_receive(schedule, index);
+    case SCHEDULE_SHIFT:
+        return shift_receive(schedule);
     default:
         return broadcast_receive(schedule);
     }

@@ -11,6 +11,7 @@
  *   tree      broadcast down a binomial tree
  *   direct    each rank sends its range to each other one
  *   pairwise  each rank sends each other one a block of its own
+ *   shift     each rank sends one other a block
  */
 #ifndef TRP_LEARNER_SCHEDULE_H
 #define TRP_LEARNER_SCHEDULE_H
@@ -34,6 +35,7 @@ enum schedule_algorithm {
     SCHEDULE_TREE,
     SCHEDULE_DIRECT,
     SCHEDULE_PAIRWISE,
+    SCHEDULE_SHIFT,
 };
 
 struct schedule {

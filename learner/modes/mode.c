@@ -4,9 +4,9 @@
 
 #include "hogwild.h"
 
-enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, SERVER, MODES };
-static const char *const names[MODES] = {"synchronous", "sharded", "hogwild", "local_sgd",
-                                         "server"};
+enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, GOSSIP, SERVER, MODES };
+static const char *const names[MODES] = {"synchronous", "sharded", "hogwild",
+                                         "local_sgd",   "gossip",  "server"};
 
 trp_status mode_create(struct mode **out, struct vectors *vectors,
                        const struct mode_options *options)
@@ -18,7 +18,8 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
     if (kind == MODES)
         return trp_fail(
             TRP_INVALID_ARGUMENT,
-            "learner: mode is '%s', must be synchronous, sharded, hogwild, local_sgd or server",
+            "learner: mode is '%s', must be synchronous, sharded, hogwild, local_sgd, gossip or "
+            "server",
             options->name);
     if (options->compress.kind != COMPRESS_NONE && kind != SYNCHRONOUS)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -34,6 +35,8 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
         return hogwild_create(out, vectors, &options->group);
     if (options->group.rendezvous && kind == LOCAL_SGD)
         return local_sgd_create(out, vectors, options);
+    if (options->group.rendezvous && kind == GOSSIP)
+        return gossip_create(out, vectors, options);
     if (options->group.rendezvous)
         return synchronous_create(out, vectors, options, kind == SHARDED);
     *out = alone_create(vectors);

@@ -79,8 +79,7 @@ struct mode {
 };
 
 struct mode_options {
-    const char
-        *name; /* "synchronous", which NULL is, "sharded", "hogwild", "local_sgd" or "server" */
+    const char *name; /* "synchronous", which NULL is, or as in mode.c */
     trp_updater *updater;
     struct learners_options group; /* without a rendezvous the learner is alone */
     uint32_t count;                /* learners whose batches are a step; 0: as many as there are */
@@ -106,6 +105,11 @@ TRP_MUST_USE trp_status alone_apply(struct mode *mode, size_t index);
  * mode_create(). */
 TRP_MUST_USE trp_status local_sgd_create(struct mode **out, struct vectors *vectors,
                                          const struct mode_options *options);
+
+/* All learners step by themselves, and swap their vectors with others after each step. Fails as
+ * mode_create(). */
+TRP_MUST_USE trp_status gossip_create(struct mode **out, struct vectors *vectors,
+                                      const struct mode_options *options);
 
 /* All learners step alike; `sharded`: each has a part of the optimizer's state and steps a part of
  * the vectors. Fails as mode_create(). */

@@ -425,6 +425,7 @@ void synchronous_destroy(struct mode *mode)
         free(s->each[i].shards);
         trp_device_free(device, s->local[i].last);
         trp_device_free(device, s->local[i].average);
+        free(s->messages[i]);
         compressed_destroy(&s->each[i]);
     }
     backup_cleanup(&s->backup);

@@ -4,6 +4,7 @@
 
 #include "backup.h"
 #include "buckets.h"
+#include "gossip_rule.h"
 #include "limits.h"
 #include "mode.h"
 #include "weighing.h"
@@ -41,20 +42,24 @@ struct synchronous {
     /* The step: */
     uint64_t number;
     uint32_t round, rounds;
-    uint64_t ticket;   /* of what everybody said at the beginning of the round */
-    bool known;        /* that was waited for: */
-    bool guided;       /* who comes to a phase tells the others first */
-    uint64_t any, all; /* flags of some learner, of all */
-    uint32_t first;    /* rank that has a batch */
-    uint64_t leader;   /* its flags */
+    uint64_t ticket;      /* of what everybody said at the beginning of the round */
+    bool known;           /* that was waited for: */
+    bool guided;          /* who comes to a phase tells the others first */
+    uint64_t any, all;    /* flags of some learner, of all */
+    uint32_t first;       /* rank that has a batch */
+    uint64_t leader;      /* its flags */
+    uint64_t local_steps; /* where each learner steps by itself: of all */
     /* Of local_sgd: */
     struct local_vector local[TRP_UPDATER_VECTORS_MAX];
-    uint64_t local_steps, local_batches; /* of all; of this learner since the last mean */
+    uint64_t local_batches; /* of this learner since the last mean */
     uint32_t local_rounds;
     uint64_t local_flags;
+    /* Of gossip: */
+    struct gossip gossip;
+    float *messages[TRP_UPDATER_VECTORS_MAX]; /* the host's */
 };
 
-/* Its meeting and end, which local_sgd has, too. */
+/* Its meeting and end, which local_sgd and gossip have, too. */
 TRP_MUST_USE trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting);
 void synchronous_destroy(struct mode *mode);
 

@@ -73,6 +73,19 @@ static void who_is_killed_between_two_means_comes_back(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
 }
 
+/* Each swaps with others after every step. */
+static void who_is_killed_among_gossips_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.mode=gossip", "--set=learner.count=3");
+    await_steps(scene, 2, 20);
+    check_comes_back(scene, 0, SIGKILL);
+    check_comes_back(scene, 1, SIGSTOP);
+    check_words(scene, 1, "the other learners of learner waited 1.5 s for it");
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
 /* The evaluator stands still until learner `index` was killed and is back: nothing ends before. */
 static void check_target_is_reached(struct scene *scene, uint32_t index)
 {
@@ -259,6 +272,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_is_killed_comes_back, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(who_is_killed_between_two_means_comes_back, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(who_is_killed_among_gossips_comes_back, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(the_target_is_reached_all_the_same, scene_setup,
                                         scene_teardown),

@@ -62,7 +62,8 @@ struct plan {
     uint64_t checkpoint_every;
     bool resume;
     trp_device *device[MEMBERS_MAX];
-    trp_stop *joined; /* members wait in the middle until a new one is there; NULL: for nobody */
+    trp_stop *joined;  /* members wait in the middle until a new one is there; NULL: for nobody */
+    trp_stop *halfway; /* some member is in the middle; may be NULL */
 };
 
 /* ---- a source of numbered rows --------------------------------------------------------------- */
@@ -106,6 +107,8 @@ struct member {
     bool has_broken;
     double largest[STEPS_MAX];                   /* that it was told of in each step */
     trp_collective_counters sent[STEPS_MAX + 2]; /* until the end of each step */
+    float began_with[STEPS_MAX + 2];             /* each step: the first vector's number 7 */
+    float gradients[STEPS_MAX + 2];              /* of that number */
 };
 
 static inline bool is_here(const struct member *member, uint64_t step, enum moment place)
@@ -133,6 +136,8 @@ static inline trp_status numbered_next(trp_source *base, trp_batch *batch, int64
         return trp_fail(TRP_OUT_OF_RANGE, "no more rows");
     if (is_here(member, number, AT_BATCH))
         return trp_fail(TRP_DATA_LOSS, "the batch is damaged");
+    if (plan->halfway && number == plan->steps / 2)
+        trp_stop_request(plan->halfway);
     if (plan->joined && member->life == 0 && number == plan->steps / 2)
         assert_true(trp_stop_wait(plan->joined, 20000));
     uint32_t count = plan->rows_of ? plan->rows_of(member->index, number) : rows;
@@ -283,6 +288,8 @@ static inline trp_status summing_step(trp_updater *base, const trp_update *updat
         trp_stop_request(member->stop);
     if (update->step < STEPS_MAX)
         member->seen[update->step]++;
+    if (update->step < STEPS_MAX && is_on_host(updater))
+        member->began_with[update->step] = update->vectors[0][7];
     if (plan->asks) {
         double largest = (double)((update->step * (member->index + 3)) % 7) - 5;
         TRP_TRY(trp_update_max(update, &largest));
@@ -294,6 +301,8 @@ static inline trp_status summing_step(trp_updater *base, const trp_update *updat
     }
     TRP_TRY(dies_here(updater, update, BEFORE_READY));
     add_and_report(updater, update);
+    if (update->step < STEPS_MAX)
+        member->gradients[update->step] = updater->host[7];
     TRP_TRY(dies_here(updater, update, AFTER_READY));
     if (plan->watched.step == update->step && plan->watched.member == member->index) {
         updater->watched = INFINITY;

@@ -161,6 +161,44 @@ static void every_rank_has_what_each_other_one_sent_it(void **state)
     }
 }
 
+static void shift_counts(struct rank *rank)
+{
+    uint32_t size = rank->size;
+    int32_t *values = xmalloc(2 * COUNT_MAX * sizeof *values);
+    for (size_t c = 0; c < COUNTS; c++) {
+        uint32_t distance = (uint32_t)c;
+        uint32_t from = (rank->rank + (uint32_t)COUNTS * size - distance) % size;
+        size_t count = counts[c];
+        trp_collective_counters before = trp_collective_read(rank->group);
+        for (size_t i = 0; i < 2 * count; i++)
+            values[i] = i < count ? (int32_t)(rank->rank * 1000003 + i) : -1;
+        uint64_t ticket =
+            trp_collective_shift(rank->group, values, count, TRP_COLLECTIVE_I32, distance);
+        if (rank_wait(rank, ticket) != TRP_OK)
+            break;
+        for (size_t i = 0; i < count; i++)
+            rank->wrong +=
+                values[count + i] != (from == rank->rank ? -1 : (int32_t)(from * 1000003 + i));
+        trp_collective_counters after = trp_collective_read(rank->group);
+        rank->wrong += after.messages_sent - before.messages_sent != (from != rank->rank);
+        rank->wrong += after.bytes_sent - before.bytes_sent !=
+                       (from == rank->rank ? 0 : count * sizeof *values);
+    }
+    free(values);
+}
+
+static void a_block_goes_as_many_ranks_further_as_all_say(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 6; size++) {
+        struct ranks ranks;
+        ranks_create(&ranks, size);
+        ranks_run(&ranks, shift_counts, NULL);
+        ranks_expect_right(&ranks);
+        ranks_destroy(&ranks);
+    }
+}
+
 static void broadcast_counts(struct rank *rank)
 {
     const struct kind *kind = rank->context;
@@ -358,6 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_has_the_serial_sum_bit_for_bit),
         cmocka_unit_test(every_rank_has_what_each_other_one_sent_it),
+        cmocka_unit_test(a_block_goes_as_many_ranks_further_as_all_say),
         cmocka_unit_test(every_rank_has_what_the_root_had),
         cmocka_unit_test(a_reduced_range_has_the_bits_of_the_whole_reduction),
         cmocka_unit_test(ranges_are_whole_lines_and_cover_everything),

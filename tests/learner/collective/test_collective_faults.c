@@ -77,6 +77,11 @@ static void broadcast_little(struct rank *rank, float *values)
                                              rank->size - 1));
 }
 
+static void shift_one(struct rank *rank, float *values)
+{
+    rank_wait(rank, trp_collective_shift(rank->group, values, 10, TRP_COLLECTIVE_F32, 1));
+}
+
 static void meet(struct rank *rank, float *values)
 {
     (void)values;
@@ -110,6 +115,7 @@ static const struct {
     {reduce, scatter, {"allreduce of 50000 f32 (sum)", "reduce-scatter of 50000 f32 (sum)"}},
     {reduce, gather, {"allreduce of 50000 f32 (sum)", "all-gather of 50000 f32"}},
     {reduce, meet, {"allreduce of 50000 f32 (sum)", "barrier"}},
+    {reduce, shift_one, {"allreduce of 50000 f32 (sum)", "shift of 10 f32 by 1 ranks"}},
     {reduce_fewer, meet, {"allreduce of 10 f32 (sum)", "barrier"}},
     {meet, broadcast_little, {"barrier", "broadcast of 4 f32 from rank *"}},
     {gather, broadcast_little, {"all-gather of 50000 f32", "broadcast of 4 f32 from rank *"}},

@@ -76,13 +76,16 @@ function(troupe_nn_kernels)
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         return()
     endif()
-    target_sources(troupe_nn PRIVATE nn/simd_avx2.c nn/simd_avx512.c nn/simd_bf16.c)
+    target_sources(troupe_nn PRIVATE nn/simd_avx2.c nn/simd_avx512.c nn/simd_bf16.c
+        nn/simd_amx.c)
     set_source_files_properties(nn/simd_avx2.c PROPERTIES
         COMPILE_OPTIONS "${optimize};-mavx2;-mfma")
     set_source_files_properties(nn/simd_avx512.c PROPERTIES
         COMPILE_OPTIONS "${optimize};-mavx512f;-mfma;${wide}")
-    set_source_files_properties(nn/simd_bf16.c PROPERTIES COMPILE_OPTIONS
-        "${optimize};-mavx512f;-mavx512bw;-mavx512vl;-mavx512bf16;-mfma;${wide}")
+    set(bf16 "${optimize};-mavx512f;-mavx512bw;-mavx512vl;-mavx512bf16;-mfma;${wide}")
+    set_source_files_properties(nn/simd_bf16.c PROPERTIES COMPILE_OPTIONS "${bf16}")
+    set_source_files_properties(nn/simd_amx.c PROPERTIES
+        COMPILE_OPTIONS "${bf16};-mamx-tile;-mamx-bf16")
 endfunction()
 
 # troupe_cuda_module(): libtroupe_cuda.so, where nvcc is; it needs no driver to be built or opened.

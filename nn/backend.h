@@ -110,9 +110,14 @@ bool linear_is_onednns(const struct backend *backend, bool back, size_t weights,
 const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t rows);
 const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows);
 
-/* The fastest of our own that round factors to bfloat16. */
-extern const struct linear_kernels linear_avx512_bf16;
-extern const struct conv_kernels conv_avx512_bf16;
+/* Whether the processor has AMX for bfloat16 and the kernel lets this process have it, for which
+ * the first call asks, from any thread; its children have it, too. */
+bool cpu_has_amx(void);
+
+/* The fastest of our own that round factors to bfloat16. Where those for AMX are not to be had,
+ * they are those for AVX512_BF16, and else those of backend_simd(). */
+extern const struct linear_kernels linear_avx512_bf16, linear_amx_bf16;
+extern const struct conv_kernels conv_avx512_bf16, conv_amx_bf16;
 const struct linear_kernels *linear_bf16_fastest(void);
 const struct conv_kernels *conv_bf16_fastest(void);
 

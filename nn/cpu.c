@@ -2,6 +2,13 @@
  * need fused multiply-adds by name (contraction is off everywhere), sanitizers start before ifuncs
  * can, and clang 14 must build the same thing. */
 #include "backend.h"
+#include "core/thread.h"
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 enum {
     CLASS_BITS = 2,      /* a class is four times the one before */
@@ -93,17 +100,56 @@ const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t row
     return fastest(false, weights, rows);
 }
 
+const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows)
+{
+    return fastest(true, weights, rows);
+}
+
 #ifdef __x86_64__
 static bool has_avx512_bf16(void)
 {
     return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl");
 }
+
+/* A process may not touch tiles before it asked: signals then need 8 KB more of their stacks, and
+ * the kernel says no while some thread has an alternate one that is too small. */
+static bool may_have_tiles(void)
+{
+    enum { GET_PERMISSIONS = 0x1022, ASK_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned long have = 0;
+    return syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0 &&
+           syscall(SYS_arch_prctl, GET_PERMISSIONS, &have) == 0 && (have >> TILE_DATA & 1);
+}
+
+static bool amx;
+
+static void amx_ask(void)
+{
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, NEEDED = AMX_BF16 | AMX_TILE };
+    unsigned a, b, c, d;
+    amx = has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & NEEDED) == NEEDED &&
+          may_have_tiles();
+}
+
+bool cpu_has_amx(void)
+{
+    static struct once once = ONCE_INIT;
+    once_run(&once, amx_ask);
+    return amx;
+}
+#else
+bool cpu_has_amx(void)
+{
+    return false;
+}
 #endif
 
 const struct linear_kernels *linear_bf16_fastest(void)
 {
 #ifdef __x86_64__
+    if (cpu_has_amx())
+        return &linear_amx_bf16;
     if (has_avx512_bf16())
         return &linear_avx512_bf16;
 #endif
@@ -113,13 +159,10 @@ const struct linear_kernels *linear_bf16_fastest(void)
 const struct conv_kernels *conv_bf16_fastest(void)
 {
 #ifdef __x86_64__
+    if (cpu_has_amx())
+        return &conv_amx_bf16;
     if (has_avx512_bf16())
         return &conv_avx512_bf16;
 #endif
     return backend_simd()->conv_bf16;
-}
-
-const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows)
-{
-    return fastest(true, weights, rows);
 }

@@ -4,6 +4,7 @@
  * element, because nothing else hides the latency of the adds. */
 
 #include "simd_gemm.h"
+#include "simd_tiles.h"
 
 enum { NARROW_MAX = LANES / 2 }; /* outputs that rows sum across their lanes instead */
 

@@ -53,6 +53,19 @@ static inline const struct backend *backend_onednn(void)
     return &onednn;
 }
 
+#ifdef __x86_64__
+/* Those for bfloat16 that a processor with faster ones has, too. */
+static inline const struct backend *backend_avx512_bf16(void)
+{
+    static struct backend slower;
+    slower = backend_avx512;
+    slower.name = "avx512_bf16";
+    slower.linear_bf16 = &linear_avx512_bf16;
+    slower.conv_bf16 = &conv_avx512_bf16;
+    return &slower;
+}
+#endif
+
 /* Every own kernel that this processor runs, oneDNN, and the reference; ends at NULL. */
 static inline const struct backend *const *every_backend(void)
 {
@@ -66,6 +79,8 @@ static inline const struct backend *const *every_backend(void)
         list[count++] = &backend_avx2;
     if (__builtin_cpu_supports("avx512f"))
         list[count++] = &backend_avx512;
+    if (__builtin_cpu_supports("avx512bf16"))
+        list[count++] = backend_avx512_bf16();
 #endif
     list[count] = NULL;
     return list;

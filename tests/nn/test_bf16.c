@@ -388,6 +388,8 @@ static void every_linear_layer_is_that_of_the_reference(void **state)
         {"more than a block", 21, 601, 67, ACTIVATION_ELU, ACTIVATION_SIGMOID},
         {"many rows", 331, 17, 31, ACTIVATION_RELU, ACTIVATION_RELU},
         {"deep gradients", 5, 18, 530, ACTIVATION_SOFTPLUS, ACTIVATION_SOFTPLUS},
+        {"whole tiles", 32, 64, 96, ACTIVATION_RELU, ACTIVATION_RELU},
+        {"a tile and one", 17, 65, 33, ACTIVATION_RELU, ACTIVATION_TANH},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         on_linear(&shapes[i], against_the_reference);

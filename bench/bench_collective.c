@@ -1,6 +1,6 @@
-/* Allreduce between two processes over TCP, next to what the machine can do at most, and to gloo.
- * All of them are measured in turns by the same two processes; a row is a median of turns, because
- * the machine may have other things to do. */
+/* Allreduce between two processes over TCP and through shared memory, next to what the machine can
+ * do at most, and to gloo. All of them are measured in turns by the same two processes; a row is a
+ * median of turns, because the machine may have other things to do. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -21,6 +21,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "learner/collective/limits.h"
+#include "learner/collective/reduce.h"
 #include "scratch.h"
 #ifdef TROUPE_GLOO
 #include "tests/learner/gloo_group.h"
@@ -47,7 +48,7 @@ struct common {
 struct rank {
     struct common *common;
     uint32_t rank, meetings;
-    trp_collective *tcp;
+    trp_collective *tcp, *memory;
     struct gloo_group *gloo;
     int raw; /* a TCP connection */
     float *values, *from, *to;
@@ -83,6 +84,19 @@ static void ours(trp_collective *collective, float *values, size_t bytes)
 static void over_tcp(struct rank *rank, size_t bytes)
 {
     ours(rank->tcp, rank->values, bytes);
+}
+
+static void through_memory(struct rank *rank, size_t bytes)
+{
+    ours(rank->memory, rank->values, bytes);
+}
+
+/* Half of the values is summed, and half comes from the other rank, which does the same. */
+static void copy_and_add(struct rank *rank, size_t bytes)
+{
+    size_t half = bytes / 2 / sizeof(float);
+    memcpy(rank->to, rank->from, half * sizeof(float));
+    reduce_find(TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM)(rank->values, rank->from + half, half);
 }
 
 #ifdef TROUPE_GLOO
@@ -179,13 +193,15 @@ static void bytes_words(size_t bytes, char *words, size_t size)
         snprintf(words, size, "%zu B", bytes);
 }
 
-enum { TCP, WIRE, GLOO, WAYS };
+enum { TCP, WIRE, MEMORY, COPY, GLOO, WAYS };
 
 static void measure_all(struct rank *rank, size_t bytes, double us[WAYS])
 {
-    operation *ways[WAYS] = {over_tcp, bytes < LATENCY_BYTES ? ping_pong : one_way,
+    operation *ways[WAYS] = {
+        [TCP] = over_tcp,          [WIRE] = bytes < LATENCY_BYTES ? ping_pong : one_way,
+        [MEMORY] = through_memory, [COPY] = bytes < LATENCY_BYTES ? NULL : copy_and_add,
 #ifdef TROUPE_GLOO
-                             by_gloo
+        [GLOO] = by_gloo,
 #endif
     };
     struct measured measured[WAYS] = {0};
@@ -211,13 +227,14 @@ static void print_rows(size_t bytes, const double us[WAYS])
            small ? "raw ping-pong" : "raw TCP, one way");
     if (us[GLOO] > 0)
         printf("\t%.4g\tgloo", us[GLOO]);
-    printf("\n");
+    printf("\nallreduce %s, 2 ranks, shared memory\t%.4g\tus\t%.4g\t%s\t%.4g\tTCP\n", words,
+           us[MEMORY], us[COPY], small ? "" : "memcpy and add", us[TCP]);
     fflush(stdout);
 }
 
 /* ---- two processes --------------------------------------------------------------------------- */
 
-static trp_collective *connect_ranks(struct rank *rank)
+static trp_collective *connect_ranks(struct rank *rank, bool no_share)
 {
     trp_collective_listener *listener;
     trp_collective *collective;
@@ -236,8 +253,10 @@ static trp_collective *connect_ranks(struct rank *rank)
                                                          .rank = rank->rank,
                                                          .size = RANKS,
                                                          .addresses = addresses,
+                                                         .no_share = no_share,
                                                          .timeout_ms = TIMEOUT_MS});
     stop_if(status != TRP_OK, trp_last_error());
+    stop_if(trp_collective_read(collective).shared_ranks != (no_share ? 0 : RANKS - 1), "lanes");
     meet(rank);
     trp_collective_listener_destroy(listener);
     return collective;
@@ -276,7 +295,8 @@ static void run_rank(struct rank *rank, const char *dir)
     rank->values = touched();
     rank->from = touched();
     rank->to = touched();
-    rank->tcp = connect_ranks(rank);
+    rank->tcp = connect_ranks(rank, true);
+    rank->memory = connect_ranks(rank, false);
 #ifdef TROUPE_GLOO
     rank->gloo = gloo_group_create(dir, rank->rank, RANKS);
 #else
@@ -289,6 +309,7 @@ static void run_rank(struct rank *rank, const char *dir)
             print_rows(sizes[i], us);
     }
     trp_collective_destroy(rank->tcp);
+    trp_collective_destroy(rank->memory);
 #ifdef TROUPE_GLOO
     gloo_group_destroy(rank->gloo);
 #endif

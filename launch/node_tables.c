@@ -139,7 +139,7 @@ static const trp_option learner_rows[] = {
     ROW(trp_learner_options, collective_timeout_ms, .fallback = "10000", .min = 10, .max = 86400000,
         .unit = "ms", .help = "that a learner waits for the others"),
     ROW(trp_learner_options, no_share,
-        .help = "actors on its host are sent parameters like those elsewhere"),
+        .help = "actors and learners on its host are reached like those elsewhere"),
 };
 
 static const trp_option cache_rows[] = {

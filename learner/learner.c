@@ -293,6 +293,7 @@ static trp_status prepare(trp_learner *learner)
                                              .listen = learner->listen,
                                              .insecure = group->insecure,
                                              .timeout_ms = group->timeout_ms,
+                                             .no_share = learner->options.no_share,
                                              .stop = learner->options.stop},
                                    .count = group->count,
                                    .local_steps = group->local_steps,

@@ -8,6 +8,10 @@
  * drives the transfer itself; a thread of the collective's own does while nobody waits, so that
  * other work may go on meanwhile.
  *
+ * Between processes of one host that run as one user, what ranks send each other goes through
+ * memory that each lets the others read; where that cannot be, and between hosts, through their
+ * connections. A line of the log says which; results have the same bits.
+ *
  *     // The mean of a vector over the group.
  *     static trp_status mean(trp_collective *group, float *values, size_t count)
  *     {
@@ -65,6 +69,7 @@ typedef struct {
     uint32_t timeout_ms;  /* for each operation; 0: 30 s */
     uint32_t connect_timeout_ms; /* 0: the same */
     bool deterministic; /* sums are made in an order that follows from count and size alone */
+    bool no_share; /* ranks of this host are reached as others are; each rank may have its own */
     trp_device *device; /* where vectors may be besides the host; NULL: nowhere */
     trp_stop *stop;     /* ends connecting with CANCELLED; may be NULL */
     /* Asked now and then while ranks connect: whether the generation is over before it began, as
@@ -189,6 +194,7 @@ typedef struct {
     uint64_t operations; /* done */
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;
+    uint32_t shared_ranks; /* others that it reaches through shared memory, from the beginning */
 } trp_collective_counters;
 
 TRP_API trp_collective_counters trp_collective_read(trp_collective *collective);

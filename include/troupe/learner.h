@@ -94,7 +94,7 @@ typedef struct {
     bool resume;          /* from the newest readable checkpoint in checkpoint_dir, if any */
     uint64_t max_steps;   /* all lives together; 0: no limit */
     uint64_t max_seconds; /* of this life; 0: no limit */
-    bool no_share;        /* trp_publisher_keep_private() */
+    bool no_share;        /* trp_publisher_keep_private(), trp_collective_options.no_share */
     const size_t *statistic_count; /* trp_publisher_expect_statistics(); NULL: it is not called */
     trp_learner_group_options group;
 } trp_learner_loop_options;

@@ -136,7 +136,7 @@ typedef struct {
     uint32_t min_learners;         /* with fewer the program fails */
     uint32_t restarts;             /* of a learner that failed, within the run */
     int64_t collective_timeout_ms; /* what a learner waits for the others */
-    bool no_share; /* clients on its host are sent parameters like those elsewhere */
+    bool no_share; /* clients and learners on its host are reached like those elsewhere */
 } trp_learner_options;
 
 /* A cache of parameters for the actors of a host: it pulls each version once, and hands it out as a

@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "event.h"
+#include "lanes.h"
 #include "native.h"
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -103,12 +104,10 @@ void trp_collective_destroy(trp_collective *collective)
         if (each->staging)
             staging_give(each->staging, each->queue);
     staging_destroy(c->stagings);
-    for (uint32_t peer = 0; peer < c->size; peer++) {
-        if (c->lanes[peer])
-            c->lanes[peer]->impl->destroy(c->lanes[peer]);
+    lanes_destroy(c->lanes, c->size);
+    for (uint32_t peer = 0; peer < c->size; peer++)
         if (peer != c->rank)
             notice_line_cleanup(&c->peers[peer].line);
-    }
     free_operations(c->first);
     free_operations(c->spare);
     fd_close(c->caller_wake);

@@ -11,9 +11,9 @@
 #include "core/stop.h"
 #include "event.h"
 #include "hello.h"
+#include "lanes.h"
 #include "mesh.h"
 #include "native.h"
-#include "socket_lane.h"
 #include "table.h"
 
 /* ---- rank 0 and the others ----------------------------------------------------------------- */
@@ -70,28 +70,40 @@ static trp_status attend(struct mesh *mesh, const struct hello_profile *mine,
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
+/* Takes nccl and lanes. */
 static trp_status create_end(trp_collective **out, struct mesh *mesh, struct nccl_group *nccl,
-                             const struct schedule_table *table)
+                             struct peer_lane **lanes, const struct schedule_table *table)
 {
     uint32_t size = mesh->options->size;
     trp_status status = collective_init(out, mesh->options, mesh->fds[HELLO_LINE]);
     memset(mesh->fds[HELLO_LINE], 0xff, size * sizeof(int)); /* -1 */
     if (status != TRP_OK) {
         nccl_group_destroy(nccl);
+        lanes_destroy(lanes, size);
         return status;
     }
     (*out)->nccl = nccl;
-    struct peer_lane **lanes = xcalloc(size, sizeof *lanes);
-    for (uint32_t rank = 0; rank < size; rank++)
-        if (rank != mesh->options->rank)
-            lanes[rank] = socket_lane_create(mesh->fds[HELLO_LANE][rank]);
-    memset(mesh->fds[HELLO_LANE], 0xff, size * sizeof(int));
     status = collective_start(*out, lanes, table);
-    free(lanes);
     if (status != TRP_OK) {
         trp_collective_destroy(*out);
         *out = NULL;
     }
+    return status;
+}
+
+static trp_status connect_end(trp_collective **out, struct mesh *mesh, struct nccl_group *nccl,
+                              const struct schedule_table *table)
+{
+    uint32_t shared;
+    struct peer_lane **lanes = xcalloc(mesh->options->size, sizeof *lanes);
+    trp_status status = lanes_connect(mesh, lanes, &shared);
+    if (status == TRP_OK)
+        status = create_end(out, mesh, nccl, lanes, table);
+    else
+        nccl_group_destroy(nccl);
+    if (status == TRP_OK)
+        (*out)->counters.shared_ranks = shared;
+    free(lanes);
     return status;
 }
 
@@ -107,7 +119,7 @@ static trp_status connect_all(trp_collective **out, struct mesh *mesh)
     TRP_TRY(mesh->options->rank == 0 ? preside(mesh, &mine, &api, &agreement)
                                      : attend(mesh, &mine, &agreement));
     TRP_TRY(native_connect(&nccl, mesh, &api, &agreement));
-    return create_end(out, mesh, nccl, &agreement.table);
+    return connect_end(out, mesh, nccl, &agreement.table);
 }
 
 struct connect_watch {

@@ -5,6 +5,8 @@
 
 #include <troupe/collective.h>
 
+#include "core/boot.h"
+#include "core/sealed.h"
 #include "limits.h"
 #include "nccl_api.h"
 #include "notice.h"
@@ -66,6 +68,14 @@ struct hello_agreement {
     char words[NOTICE_TEXT_BYTES_MAX + 1];
 };
 _Static_assert(sizeof(struct hello_agreement) == 1184, "on the wire: change COLLECTIVE_WIRE");
+
+/* Where a rank lets others read what it sends them: to each, who answers in a word whether it
+ * found it. */
+struct hello_place {
+    char boot[BOOT_ID_BYTES];   /* which host it is; zeros: nobody can tell */
+    struct sealed_place memory; /* of no bytes: there is none */
+};
+_Static_assert(sizeof(struct hello_place) == 88, "on the wire: change COLLECTIVE_WIRE with it");
 
 /* How a rank fared with NCCL, to rank 0; then what holds for all, to all. UNAVAILABLE: they do
  * without. */

@@ -4,7 +4,7 @@
 
 enum {
     /* On the wire, and between builds: changes with everything that ranks say to each other. */
-    COLLECTIVE_WIRE = 3,
+    COLLECTIVE_WIRE = 4,
     /* Each rank has two connections to each other one: 2046 descriptors. */
     COLLECTIVE_RANKS_MAX = 1024,
     COLLECTIVE_GROUP_BYTES_MAX = 63,
@@ -24,10 +24,14 @@ enum {
     /* transfer.c: so much is received, and summed while it is in the second-level cache, before it
      * is looked whether more can be sent. */
     COLLECTIVE_SEGMENT_BYTES = 128 << 10,
-    /* transfer.c: what came in is passed on when there is so much of it: a call costs 2 us. */
+    /* transfer.c: what came in is passed on when there is so much of it: a call costs 2 us.
+     * shared_lane.c: so much is sent, or received, before the other is looked after. */
     COLLECTIVE_GRAIN_BYTES = 32 << 10,
     /* transfer.c: values that are received together with the call before them. */
     COLLECTIVE_TOGETHER_BYTES = 32 << 10,
+    /* shared_lane.c: what is on its way between two ranks of a host, in each direction. It is half
+     * of a core's second-level cache at most: bytes are read before they leave it. */
+    COLLECTIVE_RING_BYTES = 256 << 10,
     /* drive.c: how long a waiting thread looks again and again before it sleeps: a message needs 5
      * to 20 us on one host, a sleep costs 50. */
     COLLECTIVE_SPIN_NS = 50000,
@@ -37,7 +41,8 @@ enum {
     COLLECTIVE_HELP_NS = 1000000,
     COLLECTIVE_HELP_LARGE_NS = 100000,
     COLLECTIVE_LARGE_BYTES = 64 << 10,
-    /* connect.c: after the deadline, so that rank 0 says who is missing, to all. */
+    /* connect.c: after the deadline, so that rank 0 says who is missing, to all; and lanes.c: once
+     * more, as ranks that have agreed are there. */
     COLLECTIVE_AGREEMENT_MS = 500,
     /* failure.c: when a rank tells the others that it waits: a part of the timeout, but not later
      * than a person notices. It tells them once an operation and rank that is waited for. */

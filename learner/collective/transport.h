@@ -1,6 +1,7 @@
 /* How bytes get from one rank to another. A lane is one rank's end of the two streams that join it
  * with one other rank. Everything above (algorithms, headers, failures, deadlines) is the same for
- * all kinds of lanes: sockets, and threads of a process.
+ * all kinds of lanes: sockets, memory that processes of a host
+ * share, and threads of a process.
  *
  * Calls come from one thread at a time, and never wait. A failure says that the other end is gone
  * or the way to it is; why, is found out elsewhere (notice.h), so a lane's words are few. */

@@ -18,6 +18,7 @@ struct learners_options {
     const char *listen; /* where the others reach this member; NULL: this host alone */
     bool insecure;      /* that may be neither loopback nor a unix socket */
     uint32_t timeout_ms;
+    bool no_share;      /* as trp_collective_options.no_share */
     trp_device *device; /* of vectors; NULL: the host */
     trp_stop *stop;     /* may be NULL */
 };

@@ -54,7 +54,7 @@ static inline trp_status rank_wait(struct rank *rank, uint64_t ticket)
 
 /* ---- groups -------------------------------------------------------------------------------- */
 
-enum ranks_kind { RANKS_LOCAL, RANKS_TCP, RANKS_UNIX, RANKS_KINDS };
+enum ranks_kind { RANKS_LOCAL, RANKS_TCP, RANKS_UNIX, RANKS_SHARED, RANKS_KINDS };
 
 static enum ranks_kind ranks_kind; /* of the groups that are made */
 
@@ -125,6 +125,7 @@ static inline void ranks_connect(struct ranks *ranks, const trp_collective_optio
         connecting[rank].options.rank = rank;
         connecting[rank].options.size = ranks->size;
         connecting[rank].options.addresses = addresses;
+        connecting[rank].options.no_share = ranks_kind != RANKS_SHARED;
         if (options->connect_timeout_ms ==
             0) /* a busy machine needs longer than a test of late ranks */
             connecting[rank].options.connect_timeout_ms = 20000;
@@ -150,6 +151,9 @@ static inline void ranks_create_with(struct ranks *ranks, uint32_t size,
     for (uint32_t rank = 0; rank < size; rank++)
         if (!ranks->at[rank].group)
             fail_msg("rank %u of %u: %s", rank, size, ranks->at[rank].words);
+    for (uint32_t rank = 0; rank < size; rank++)
+        assert_int_equal(trp_collective_read(ranks->at[rank].group).shared_ranks,
+                         ranks_kind == RANKS_SHARED ? size - 1 : 0);
 }
 
 static inline void ranks_create(struct ranks *ranks, uint32_t size)

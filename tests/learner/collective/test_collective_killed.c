@@ -21,7 +21,7 @@
 #include "../../core/patience.h"
 #include "core/alloc.h"
 
-enum { SIZE = 3, VICTIM = 1, TIMEOUT_MS = 700, LARGE = 300000, SMALL = 10 };
+enum { SIZE = 3, VICTIM = 1, TIMEOUT_MS = 600, LARGE = 300000, SMALL = 10 };
 
 extern char **environ;
 
@@ -69,13 +69,14 @@ static int rank_main(char **arguments)
                                       .size = SIZE,
                                       .addresses = (const char *const *)addresses,
                                       .timeout_ms = (uint32_t)atoi(arguments[3]),
+                                      .no_share = strcmp(arguments[4], "sockets") == 0,
                                       .connect_timeout_ms = PATIENCE_MS};
     trp_status status = trp_collective_listener_create(&listener, addresses[rank], false);
     if (status == TRP_OK)
         status = trp_collective_connect(&group, listener, &options);
     float *values = xcalloc(LARGE, sizeof *values);
     if (group && trp_collective_wait(group, trp_collective_barrier(group)) == TRP_OK)
-        say("ready");
+        say(trp_collective_read(group).shared_ranks > 0 ? "shared memory" : "sockets");
     while (group && status == TRP_OK)
         status = trp_collective_wait(group, start_operation(group, arguments[2], values));
     char *words = xasprintf("%d %s", status, trp_last_error());
@@ -94,6 +95,7 @@ struct process {
 
 struct group {
     char folder[32];
+    const char *lanes; /* "sockets" or "shared memory" */
     struct process ranks[SIZE];
 };
 
@@ -105,8 +107,8 @@ static void spawn_rank(struct group *group, uint32_t rank, const char *operation
     char number[8], ms[16];
     snprintf(number, sizeof number, "%u", rank);
     snprintf(ms, sizeof ms, "%u", timeout_ms);
-    char *arguments[] = {"/proc/self/exe",  "rank", group->folder, number,
-                         (char *)operation, ms,     NULL};
+    char *arguments[] = {"/proc/self/exe",  "rank", group->folder,        number,
+                         (char *)operation, ms,     (char *)group->lanes, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
@@ -125,8 +127,10 @@ static void read_line(struct group *group, uint32_t rank, char line[1100])
     line[strcspn(line, "\n")] = '\0';
 }
 
-static void start_group(struct group *group, const char *operation, uint32_t timeout_ms)
+static void start_group(struct group *group, void **state, const char *operation,
+                        uint32_t timeout_ms)
 {
+    group->lanes = *state;
     strcpy(group->folder, "/tmp/troupe-killed-XXXXXX");
     assert_non_null(mkdtemp(group->folder));
     for (uint32_t rank = 0; rank < SIZE; rank++)
@@ -134,7 +138,7 @@ static void start_group(struct group *group, const char *operation, uint32_t tim
     for (uint32_t rank = 0; rank < SIZE; rank++) {
         char line[1100];
         read_line(group, rank, line);
-        assert_string_equal(line, "ready");
+        assert_string_equal(line, group->lanes);
     }
 }
 
@@ -170,11 +174,10 @@ static int64_t now_ms(void)
 
 static void a_rank_that_is_killed_is_named_at_once(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < OPERATIONS; i++) {
         struct group group;
         char words[1100] = "";
-        start_group(&group, operations[i], PATIENCE_MS);
+        start_group(&group, state, operations[i], PATIENCE_MS);
         poll(NULL, 0, 3 * (int)i); /* anywhere in it */
         int64_t before = now_ms();
         kill(group.ranks[VICTIM].pid, SIGKILL);
@@ -189,11 +192,10 @@ static void a_rank_that_is_killed_is_named_at_once(void **state)
 
 static void a_rank_that_is_stopped_is_named_at_the_deadline(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < OPERATIONS; i++) {
         struct group group;
         char words[1100] = "";
-        start_group(&group, operations[i], TIMEOUT_MS);
+        start_group(&group, state, operations[i], TIMEOUT_MS);
         poll(NULL, 0, 3 * (int)i);
         int64_t before = now_ms();
         kill(group.ranks[VICTIM].pid, SIGSTOP);
@@ -212,9 +214,8 @@ static void a_rank_that_is_stopped_is_named_at_the_deadline(void **state)
 /* It comes back before the deadline: nothing happened. */
 static void a_rank_that_is_slow_is_waited_for(void **state)
 {
-    (void)state;
     struct group group;
-    start_group(&group, "allreduce", PATIENCE_MS);
+    start_group(&group, state, "allreduce", PATIENCE_MS);
     for (int i = 0; i < 5; i++) {
         kill(group.ranks[VICTIM].pid, SIGSTOP);
         poll(NULL, 0, 150);
@@ -230,12 +231,15 @@ static void a_rank_that_is_slow_is_waited_for(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc == 6)
+    if (argc == 7)
         return rank_main(argv + 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_is_killed_is_named_at_once),
-        cmocka_unit_test(a_rank_that_is_stopped_is_named_at_the_deadline),
-        cmocka_unit_test(a_rank_that_is_slow_is_waited_for),
+#define OVER(lanes)                                                                                \
+    cmocka_unit_test_prestate(a_rank_that_is_killed_is_named_at_once, lanes),                      \
+        cmocka_unit_test_prestate(a_rank_that_is_stopped_is_named_at_the_deadline, lanes),         \
+        cmocka_unit_test_prestate(a_rank_that_is_slow_is_waited_for, lanes)
+        OVER("sockets"),
+        OVER("shared memory"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,270 @@
+/* Problem: two processes of a host need not pass the kernel for each piece, nor may one of them be
+ * able to harm the other.
+ * Design: each rank has memory that it alone writes. Of it each other rank has a part: a ring of
+ * bytes that go there, and how many came from there. Both count bytes for ever, so a counter is
+ * written by one side only, and what lies between two of them is to be read, or is room. Received
+ * bytes are summed where they lie in the other's ring.
+ * Who is about to sleep says so in its part, with a number and for what, and looks again; the other
+ * one, which looks there after each counter it moved, sends a byte on the socket: one for each
+ * number. All four are sequentially consistent, so one of the two sees the other's.
+ * Guarantee: a peer that writes nonsense costs wrong values or this lane. One that ends closes the
+ * socket; its ring stays to be read. Memory: a ring for each rank of the host, once it is used. */
+#include "shared_lane.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "core/alloc.h"
+#include "core/file.h"
+#include "limits.h"
+
+enum { RING_BYTES = COLLECTIVE_RING_BYTES, LINE_BYTES = 64, PART_ALIGN = 4096 };
+_Static_assert((RING_BYTES & (RING_BYTES - 1)) == 0, "counters may wrap around");
+
+/* For what somebody sleeps; the rest of the word is the sleep's number. */
+enum { SLEEPS_TO_SEND = 1, SLEEPS_TO_RECEIVE = 2, SLEEPS_NEXT = 4 };
+
+/* Each counter has a cache line, as it has a reader of its own. */
+struct lane_part {
+    _Alignas(PART_ALIGN) _Atomic uint64_t written; /* bytes to the other rank, */
+    _Alignas(LINE_BYTES) _Atomic uint64_t taken;   /* and from it */
+    _Alignas(LINE_BYTES) _Atomic uint64_t asleep;
+    _Alignas(PART_ALIGN) uint8_t ring[RING_BYTES];
+};
+
+struct shared_lane {
+    struct peer_lane base;
+    int fd;
+    struct lane_memory *memory;
+    const uint8_t *map; /* of the other rank's memory */
+    size_t map_bytes;
+    struct lane_part *mine;
+    const struct lane_part *theirs;
+    uint64_t written, taken; /* as in `mine` */
+    uint64_t passed;         /* theirs->taken, as last seen */
+    uint64_t came;           /* theirs->written, as last seen */
+    uint64_t sleeps, woken;  /* the numbers of sleeps: its last, and the other's that was ended */
+    bool closed;             /* the other end, of the socket */
+    uint8_t across[LANE_LEAST_MAX]; /* bytes at the ring's end and at its beginning, together */
+};
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* The first page begins with the nonce. */
+size_t lane_memory_bytes(uint32_t size)
+{
+    return PART_ALIGN + size * sizeof(struct lane_part);
+}
+
+static size_t part_at(uint32_t rank)
+{
+    return lane_memory_bytes(rank);
+}
+
+trp_status lane_memory_create(struct lane_memory **out, uint32_t size)
+{
+    struct lane_memory *memory = xcalloc(1, sizeof *memory);
+    memory->users = 1;
+    trp_status status =
+        sealed_create(&memory->sealed, "troupe-collective", lane_memory_bytes(size));
+    if (status != TRP_OK) {
+        lane_memory_leave(memory);
+        memory = NULL;
+    }
+    *out = memory;
+    return status;
+}
+
+void lane_memory_leave(struct lane_memory *memory)
+{
+    if (!memory || --memory->users > 0)
+        return;
+    sealed_cleanup(&memory->sealed);
+    free(memory);
+}
+
+/* ---- wakes --------------------------------------------------------------------------------- */
+
+static void wake_other(struct shared_lane *lane, uint64_t what)
+{
+    uint64_t asleep = atomic_load(&lane->theirs->asleep);
+    if (!(asleep & what) || asleep == lane->woken)
+        return;
+    lane->woken = asleep;
+    ssize_t sent = send(lane->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)sent; /* it has ended, or has not slept for long */
+}
+
+static bool shared_lane_arm(struct peer_lane *base, bool send, bool receive, struct pollfd *fd)
+{
+    struct shared_lane *lane = (struct shared_lane *)base;
+    *fd = (struct pollfd){.fd = lane->fd, .events = POLLIN};
+    lane->sleeps += SLEEPS_NEXT;
+    atomic_store(&lane->mine->asleep,
+                 lane->sleeps | (send ? SLEEPS_TO_SEND : 0) | (receive ? SLEEPS_TO_RECEIVE : 0));
+    bool comes = receive && atomic_load(&lane->theirs->written) != lane->came;
+    bool goes = send && lane->written - atomic_load(&lane->theirs->taken) < RING_BYTES;
+    return !comes && !goes && !lane->closed;
+}
+
+static void shared_lane_rouse(struct peer_lane *base)
+{
+    struct shared_lane *lane = (struct shared_lane *)base;
+    char bytes[LINE_BYTES];
+    ssize_t came;
+    do
+        came = recv(lane->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    while (came == sizeof bytes);
+    if (came == 0 || (came < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+        lane->closed = true;
+}
+
+/* ---- sending ------------------------------------------------------------------------------- */
+
+static trp_status is_nonsense(void)
+{
+    return trp_fail(TRP_UNAVAILABLE, "the other rank's memory holds no such lane");
+}
+
+static trp_status is_closed(void)
+{
+    return trp_fail(TRP_UNAVAILABLE, "closed");
+}
+
+/* Where the other one has come to is looked at only when the room that is known is too little. */
+static trp_status find_room(struct shared_lane *lane, size_t *room)
+{
+    if (RING_BYTES - (lane->written - lane->passed) < COLLECTIVE_GRAIN_BYTES) {
+        uint64_t passed = atomic_load_explicit(&lane->theirs->taken, memory_order_acquire);
+        if (lane->written - passed > RING_BYTES)
+            return is_nonsense();
+        lane->passed = passed;
+    }
+    *room = RING_BYTES - (size_t)(lane->written - lane->passed);
+    return TRP_OK;
+}
+
+static void copy_in(struct shared_lane *lane, const void *bytes, size_t size)
+{
+    size_t at = lane->written % RING_BYTES;
+    size_t before = size < RING_BYTES - at ? size : RING_BYTES - at;
+    memcpy(lane->mine->ring + at, bytes, before);
+    memcpy(lane->mine->ring, (const uint8_t *)bytes + before, size - before);
+    lane->written += size;
+}
+
+/* No more at a time than the other one may as well begin with. */
+static trp_status shared_lane_send(struct peer_lane *base, const struct iovec *parts,
+                                   unsigned part_count, size_t *taken)
+{
+    struct shared_lane *lane = (struct shared_lane *)base;
+    size_t room = 0;
+    *taken = 0;
+    if (lane->closed)
+        return is_closed();
+    TRP_TRY(find_room(lane, &room));
+    room = room < COLLECTIVE_GRAIN_BYTES ? room : COLLECTIVE_GRAIN_BYTES;
+    for (unsigned i = 0; i < part_count && *taken < room; i++) {
+        size_t left = room - *taken;
+        size_t size = parts[i].iov_len < left ? parts[i].iov_len : left;
+        copy_in(lane, parts[i].iov_base, size);
+        *taken += size;
+    }
+    if (*taken == 0)
+        return TRP_OK;
+    atomic_store(&lane->mine->written, lane->written);
+    wake_other(lane, SLEEPS_TO_RECEIVE);
+    return TRP_OK;
+}
+
+/* ---- receiving ----------------------------------------------------------------------------- */
+
+static trp_status shared_lane_peek(struct peer_lane *base, size_t least, size_t most,
+                                   const void **bytes, size_t *size)
+{
+    struct shared_lane *lane = (struct shared_lane *)base;
+    *size = 0;
+    if (lane->came - lane->taken < most) {
+        lane->came = atomic_load_explicit(&lane->theirs->written, memory_order_acquire);
+        if (lane->came - lane->taken > RING_BYTES)
+            return is_nonsense();
+    }
+    size_t have = (size_t)(lane->came - lane->taken);
+    if (have < least)
+        return lane->closed ? is_closed() : TRP_OK;
+    const uint8_t *ring = lane->theirs->ring;
+    size_t at = lane->taken % RING_BYTES, straight = RING_BYTES - at;
+    if (straight < least) {
+        memcpy(lane->across, ring + at, straight);
+        memcpy(lane->across + straight, ring, least - straight);
+        *bytes = lane->across;
+        *size = least;
+        return TRP_OK;
+    }
+    have = have < straight ? have : straight;
+    have = have < COLLECTIVE_GRAIN_BYTES ? have : COLLECTIVE_GRAIN_BYTES;
+    *bytes = ring + at;
+    *size = have < most ? have : most;
+    return TRP_OK;
+}
+
+static void shared_lane_skip(struct peer_lane *base, size_t size)
+{
+    struct shared_lane *lane = (struct shared_lane *)base;
+    lane->taken += size;
+    atomic_store(&lane->mine->taken, lane->taken);
+    wake_other(lane, SLEEPS_TO_SEND);
+}
+
+static trp_status shared_lane_receive(struct peer_lane *base, void *to, size_t size, size_t *came)
+{
+    const void *bytes = NULL;
+    TRP_TRY(shared_lane_peek(base, 1, size, &bytes, came));
+    if (*came == 0)
+        return TRP_OK;
+    memcpy(to, bytes, *came);
+    shared_lane_skip(base, *came);
+    return TRP_OK;
+}
+
+/* ---- its life ------------------------------------------------------------------------------ */
+
+static void shared_lane_destroy(struct peer_lane *base)
+{
+    struct shared_lane *lane = (struct shared_lane *)base;
+    munmap((void *)(uintptr_t)lane->map, lane->map_bytes);
+    lane_memory_leave(lane->memory);
+    fd_close(lane->fd);
+    free(lane);
+}
+
+static const struct lane_impl shared_impl = {
+    .send = shared_lane_send,
+    .receive = shared_lane_receive,
+    .peek = shared_lane_peek,
+    .skip = shared_lane_skip,
+    .arm = shared_lane_arm,
+    .rouse = shared_lane_rouse,
+    .destroy = shared_lane_destroy,
+};
+
+struct peer_lane *shared_lane_create(int fd, struct lane_memory *memory, const uint8_t *theirs,
+                                     const struct lane_ends *ends)
+{
+    struct shared_lane *lane = xcalloc(1, sizeof *lane);
+    *lane = (struct shared_lane){
+        .base = {&shared_impl},
+        .fd = fd,
+        .memory = memory,
+        .map = theirs,
+        .map_bytes = lane_memory_bytes(ends->size),
+        .mine = (void *)(memory->sealed.memory + part_at(ends->theirs)),
+        .theirs = (const void *)(theirs + part_at(ends->mine)),
+    };
+    memory->users++;
+    return &lane->base;
+}

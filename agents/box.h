@@ -7,11 +7,7 @@
 #include <troupe/device.h>
 #include <troupe/env.h>
 #include <troupe/rng.h>
-
-struct box {
-    uint32_t size;           /* numbers of an action */
-    const float *low, *high; /* [size] */
-};
+#include "bodies/moves.h"
 
 /* INVALID_ARGUMENT: actions are something else, or a bound is not finite, or allows one value.
  * `who` ("td3") begins the message. */

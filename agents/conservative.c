@@ -1,7 +1,5 @@
 #include "conservative.h"
 
-#include <math.h>
-
 #include "samples.h"
 #include "tile.h"
 
@@ -35,36 +33,16 @@ trp_status conservative_create(struct conservative *conservative, const struct c
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Pointers are the device's. */
-struct uniform_job {
-    uint32_t rows, size, count, stride; /* as in samples_job */
-    uint64_t seed;
-    float *actions, *log_probs;
-};
-
-static void draw_uniform(void *arguments)
+static void uniform_on(trp_queue *queue, const struct uniform_arguments *job)
 {
-    const struct uniform_job *job = arguments;
-    trp_rng rng;
-    trp_rng_init(&rng, job->seed, 0);
-    for (size_t row = 0; row < job->rows; row++)
-        for (size_t i = 0; i < job->count; i++) {
-            size_t at = row * job->stride + i;
-            for (size_t k = 0; k < job->size; k++)
-                job->actions[at * job->size + k] = (float)(2 * trp_rng_double(&rng) - 1);
-            job->log_probs[at] = (float)(-log(2) * job->size);
-        }
-}
-
-static void uniform_on(trp_queue *queue, const struct uniform_job *job)
-{
-    static const trp_kernel kernel = {"conservative.uniform", draw_uniform};
+    static const trp_kernel kernel = {"conservative.uniform", uniform_run};
     size_t drawn = ((size_t)(job->rows - 1) * job->stride + job->count) * sizeof(float);
     trp_operand operands[] = {
-        {offsetof(struct uniform_job, actions), drawn * job->size, TRP_READ | TRP_WRITE},
-        {offsetof(struct uniform_job, log_probs), drawn, TRP_READ | TRP_WRITE},
+        {offsetof(struct uniform_arguments, actions), drawn * job->size, TRP_READ | TRP_WRITE},
+        {offsetof(struct uniform_arguments, log_probs), drawn, TRP_READ | TRP_WRITE},
+        {offsetof(struct uniform_arguments, draw.seed), sizeof *job->draw.seed, TRP_READ},
     };
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 2);
+    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 3);
 }
 
 /* What the policy draws at `states`, as the samples of one kind. */
@@ -79,16 +57,16 @@ static void draw_policy(const struct conservative *to, const struct control_batc
     size_t first = (size_t)kind * to->samples;
     trp_net_forward(policy->net, policy->params, &rows);
     samples_on(update->queue,
-               &(struct samples_job){.kind = CONTROL_SQUASHED,
-                                     .rows = batch->rows,
-                                     .size = batch->box.size,
-                                     .count = to->samples,
-                                     .stride = KINDS * to->samples,
-                                     .mean = to->mean,
-                                     .log_std = to->log_std,
-                                     .seed = trp_rng_u64(update->rng),
-                                     .actions = to->actions + first * batch->box.size,
-                                     .log_probs = to->log_probs + first});
+               &(struct samples_arguments){.kind = CONTROL_SQUASHED,
+                                           .rows = batch->rows,
+                                           .size = batch->box.size,
+                                           .count = to->samples,
+                                           .stride = KINDS * to->samples,
+                                           .mean = to->mean,
+                                           .log_std = to->log_std,
+                                           .draw = {batch->seed, policy->draws + kind},
+                                           .actions = to->actions + first * batch->box.size,
+                                           .log_probs = to->log_probs + first});
 }
 
 static void draw_all(const struct conservative *to, const struct control_batch *batch,
@@ -97,45 +75,24 @@ static void draw_all(const struct conservative *to, const struct control_batch *
     uint32_t all = KINDS * to->samples;
     tile_on(update->queue, &(struct tile){batch->rows, all, to->state_size}, batch->states,
             to->states);
-    uniform_on(update->queue, &(struct uniform_job){.rows = batch->rows,
-                                                    .size = batch->box.size,
-                                                    .count = to->samples,
-                                                    .stride = all,
-                                                    .seed = trp_rng_u64(update->rng),
-                                                    .actions = to->actions,
-                                                    .log_probs = to->log_probs});
+    uniform_on(update->queue, &(struct uniform_arguments){.rows = batch->rows,
+                                                          .size = batch->box.size,
+                                                          .count = to->samples,
+                                                          .stride = all,
+                                                          .draw = {batch->seed, policy->draws},
+                                                          .actions = to->actions,
+                                                          .log_probs = to->log_probs});
     draw_policy(to, batch, update, policy, batch->states, 1);
     draw_policy(to, batch, update, policy, batch->next_states, 2);
 }
 
 /* ---- the loss -------------------------------------------------------------------------------- */
 
-struct gap_job {
-    trp_cql_batch batch;         /* without q */
-    uint32_t count;              /* critics */
-    float *sampled[CRITICS_MAX]; /* [rows][samples]: derivatives afterwards */
-    float *taken[CRITICS_MAX];   /* [rows]: of what was done; the same */
-    trp_cql *numbers;
-};
+#define AT(member) offsetof(struct gap_arguments, member)
 
-static void find_gaps(void *arguments)
+static void gaps_on(trp_queue *queue, const struct gap_arguments *job)
 {
-    const struct gap_job *job = arguments;
-    *job->numbers = (trp_cql){0};
-    for (uint32_t i = 0; i < job->count; i++) {
-        trp_cql_batch batch = job->batch;
-        batch.q = job->taken[i];
-        trp_cql one = trp_cql_loss(&batch, job->sampled[i], job->sampled[i], job->taken[i]);
-        job->numbers->loss += one.loss;
-        job->numbers->gap += one.gap;
-    }
-}
-
-#define AT(member) offsetof(struct gap_job, member)
-
-static void gaps_on(trp_queue *queue, const struct gap_job *job)
-{
-    static const trp_kernel kernel = {"conservative.gap", find_gaps};
+    static const trp_kernel kernel = {"conservative.gap", gap_run};
     size_t floats = job->batch.rows * sizeof(float), all = floats * job->batch.samples;
     trp_operand operands[3 + 2 * CRITICS_MAX] = {
         {AT(batch.log_probs), all, TRP_READ},
@@ -168,13 +125,13 @@ void conservative_add(const struct conservative *conservative, struct critics *c
                                    .states = conservative->states,
                                    .actions = conservative->actions,
                                    .values = critics->values};
-    struct gap_job job = {.batch = {.rows = batch->rows,
-                                    .samples = KINDS * conservative->samples,
-                                    .log_probs = conservative->log_probs,
-                                    .weights = batch->weights,
-                                    .scale = conservative->scale},
-                          .count = critics->count,
-                          .numbers = conservative->numbers};
+    struct gap_arguments job = {.batch = {.rows = batch->rows,
+                                          .samples = KINDS * conservative->samples,
+                                          .log_probs = conservative->log_probs,
+                                          .weights = batch->weights,
+                                          .scale = conservative->scale},
+                                .count = critics->count,
+                                .numbers = conservative->numbers};
     for (uint32_t i = 0; i < critics->count; i++) {
         job.sampled[i] = critics->values[i];
         job.taken[i] = conservative->taken[i];

@@ -5,7 +5,7 @@
 #ifndef TRP_AGENTS_CONSERVATIVE_H
 #define TRP_AGENTS_CONSERVATIVE_H
 
-#include <troupe/actor_critic_losses.h>
+#include "bodies/offline.h"
 #include "control_batch.h"
 #include "critics.h"
 
@@ -34,6 +34,7 @@ TRP_MUST_USE trp_status conservative_create(struct conservative *conservative,
 struct conservative_policy {
     trp_net *net;
     const float *params;
+    uint32_t draws; /* the first number of three draws, of the batch's seed */
 };
 
 /* Adds its part to the gradient of the critics' vector, whose own loss comes after it. */

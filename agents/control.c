@@ -32,15 +32,3 @@ trp_net_spec control_spec(const struct control *control, const trp_env_spec *env
     }
     return spec;
 }
-
-trp_gaussian control_gaussian(enum control_kind kind, uint32_t rows, uint32_t size,
-                              const float *mean, const float *log_std)
-{
-    return (trp_gaussian){.rows = rows,
-                          .size = size,
-                          .mean = mean,
-                          .log_std = log_std,
-                          .squashed = kind == CONTROL_SQUASHED,
-                          .least_log_std = -20,
-                          .most_log_std = 2};
-}

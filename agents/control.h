@@ -6,13 +6,8 @@
 
 #include <troupe/agent.h>
 #include <troupe/distributions.h>
+#include "bodies/draws.h"
 #include "torso.h"
-
-enum control_kind {
-    CONTROL_DETERMINISTIC, /* one output, "action", which tanh brings into [-1, 1] (D4PG, TD3) */
-    CONTROL_SQUASHED,      /* outputs "mean" and "log_std" of a squashed Gaussian (SAC) */
-    CONTROL_GAUSSIAN,      /* the same of one that is not squashed, but cut to the bounds (MPO) */
-};
 
 struct control {
     const char *who; /* "td3": begins messages */
@@ -31,11 +26,6 @@ struct control {
 TRP_MUST_USE trp_status control_check(const struct control *control, const trp_env_spec *env);
 
 trp_net_spec control_spec(const struct control *control, const trp_env_spec *env);
-
-/* What those of a distribution say at `rows`, as distributions.h has it: of squashed ones with its
- * bounds (NULL: -1 and 1). log_std is kept in [-20, 2], as in SAC's implementations. */
-trp_gaussian control_gaussian(enum control_kind kind, uint32_t rows, uint32_t size,
-                              const float *mean, const float *log_std);
 
 TRP_MUST_USE trp_status control_policy_create(const struct control *control,
                                               const trp_env_spec *env,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "moves.h"
+#include "bodies/moves.h"
 #include "replayed.h"
 
 trp_status control_batch_create(struct control_batch *batch, const trp_env_spec *env, uint32_t rows,
@@ -19,7 +19,8 @@ trp_status control_batch_create(struct control_batch *batch, const trp_env_spec 
                   {&batch->actions, floats * batch->box.size},
                   {&batch->discounts, floats},
                   {&batch->errors, floats},
-                  {&batch->weight_room, floats}};
+                  {&batch->weight_room, floats},
+                  {&batch->seed_room, sizeof *batch->seed_room}};
     for (size_t i = 0; i < 2; i++) {
         batch->turns[i].weights = xcalloc(rows, sizeof(float));
         batch->turns[i].errors = xcalloc(rows, sizeof(float));
@@ -37,16 +38,9 @@ void control_batch_cleanup(struct control_batch *batch)
     }
 }
 
-static void find_discounts(void *arguments)
-{
-    const struct discounts_arguments *job = arguments;
-    for (uint32_t row = 0; row < job->rows; row++)
-        discount_row(job, row);
-}
-
 static void discounts_on(trp_queue *queue, const struct discounts_arguments *job)
 {
-    static const trp_kernel kernel = {"control.discounts", find_discounts};
+    static const trp_kernel kernel = {"control.discounts", discounts_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[] = {
         {offsetof(struct discounts_arguments, item_discounts), floats, TRP_READ},
@@ -58,6 +52,9 @@ static void discounts_on(trp_queue *queue, const struct discounts_arguments *job
 trp_status control_batch_take(struct control_batch *batch, const trp_update *update)
 {
     size_t bounds = batch->box.size * sizeof(float);
+    uint64_t *seed = &batch->turns[update->step % 2].seed;
+    *seed = trp_rng_u64(update->rng);
+    batch->seed = trp_queue_upload(update->queue, batch->seed_room, seed, sizeof *seed);
     struct box box = {batch->box.size,
                       trp_queue_upload(update->queue, batch->low, batch->box.low, bounds),
                       trp_queue_upload(update->queue, batch->high, batch->box.high, bounds)};

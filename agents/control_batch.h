@@ -18,12 +18,15 @@ struct control_batch {
     const float *states, *next_states, *rewards;
     const float *weights;                /* NULL: all 1 */
     float *actions, *discounts, *errors; /* errors: to be written for priorities */
+    const uint64_t *seed;                /* of the step's draws (bodies/draws.h) */
     /* Its own: */
     struct box box;
     float *low, *high, *weight_room;
+    uint64_t *seed_room;
     struct {
         float *weights, *errors; /* the host's */
-    } turns[2];                  /* of the last step and the one before */
+        uint64_t seed;
+    } turns[2]; /* of the last step and the one before */
 };
 
 /* For at most `rows`, with memory of `room`. To be cleaned up in any case. */

@@ -1,23 +1,12 @@
 #include "critic_loss.h"
 
-#include <math.h>
 #include <string.h>
 
-#include <troupe/losses.h>
+#define AT(member) offsetof(struct critic_targets_arguments, member)
 
-static void find_targets(void *arguments)
+void critic_targets_on(trp_queue *queue, const struct critic_targets_arguments *job)
 {
-    const struct critic_targets_job *job = arguments;
-    trp_critic_batch batch = job->batch;
-    batch.temperature = job->log_temperature ? expf(*job->log_temperature) : 0;
-    trp_critic_targets(&batch, job->targets);
-}
-
-#define AT(member) offsetof(struct critic_targets_job, member)
-
-void critic_targets_on(trp_queue *queue, const struct critic_targets_job *job)
-{
-    static const trp_kernel kernel = {"critics.targets", find_targets};
+    static const trp_kernel kernel = {"critics.targets", critic_targets_run};
     size_t floats = job->batch.rows * sizeof(float);
     trp_operand operands[] = {
         {AT(batch.rewards), floats, TRP_READ},
@@ -32,29 +21,11 @@ void critic_targets_on(trp_queue *queue, const struct critic_targets_job *job)
 }
 #undef AT
 
-static void find_critic_loss(void *arguments)
-{
-    const struct critic_loss_job *job = arguments;
-    trp_value_batch batch = {.rows = job->rows, .targets = job->targets, .weights = job->weights};
-    struct critic_numbers numbers = {0};
-    for (uint32_t i = 0; i < job->count; i++) {
-        for (uint32_t row = 0; row < job->rows; row++) {
-            float size = fabsf(job->targets[row] - job->values[i][row]);
-            job->errors[row] = i == 0 ? size : fmaxf(job->errors[row], size);
-        }
-        trp_loss loss = trp_value_loss(&batch, job->values[i], NULL, job->values[i]);
-        numbers.loss += loss.loss;
-        if (i == 0)
-            numbers.mean_q = loss.value;
-    }
-    *job->numbers = numbers;
-}
+#define AT(member) offsetof(struct critic_loss_arguments, member)
 
-#define AT(member) offsetof(struct critic_loss_job, member)
-
-void critic_loss_on(trp_queue *queue, const struct critic_loss_job *job)
+void critic_loss_on(trp_queue *queue, const struct critic_loss_arguments *job)
 {
-    static const trp_kernel kernel = {"critics.loss", find_critic_loss};
+    static const trp_kernel kernel = {"critics.loss", critic_loss_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[4 + CRITICS_MAX] = {
         {AT(targets), floats, TRP_READ},
@@ -79,12 +50,12 @@ trp_status critics_learn(struct critics *critics, const trp_update *update, size
                                 .actions = batch->actions,
                                 .values = critics->values};
     critics_forward(critics, &pass);
-    struct critic_loss_job job = {.rows = batch->rows,
-                                  .count = critics->count,
-                                  .targets = targets,
-                                  .weights = batch->weights,
-                                  .errors = batch->errors,
-                                  .numbers = numbers};
+    struct critic_loss_arguments job = {.rows = batch->rows,
+                                        .count = critics->count,
+                                        .targets = targets,
+                                        .weights = batch->weights,
+                                        .errors = batch->errors,
+                                        .numbers = numbers};
     memcpy(job.values, critics->values, sizeof job.values);
     critic_loss_on(update->queue, &job);
     critics_backward_last(critics, &pass, update, vector);

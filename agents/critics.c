@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "moves.h"
+#include "bodies/moves.h"
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
@@ -131,16 +131,9 @@ void critics_backward_last(struct critics *critics, const struct critics_pass *p
     }
 }
 
-static void add(void *arguments)
-{
-    const struct add_actions_arguments *job = arguments;
-    for (size_t i = 0; i < job->count; i++)
-        add_action(job, i);
-}
-
 static void add_on(trp_queue *queue, size_t count, const float *from, float *to)
 {
-    static const trp_kernel kernel = {"critics.add", add};
+    static const trp_kernel kernel = {"critics.add", add_actions_run};
     struct add_actions_arguments job = {count, from, to};
     trp_operand operands[] = {
         {offsetof(struct add_actions_arguments, from), count * sizeof(float), TRP_READ},

@@ -9,10 +9,9 @@
 #define TRP_AGENTS_CRITICS_H
 
 #include <troupe/updater.h>
+#include "bodies/critics.h"
 #include "room.h"
 #include "torso.h"
-
-enum { CRITICS_MAX = 4 };
 
 struct critics_options {
     const char *who; /* "td3": begins messages */

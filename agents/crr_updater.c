@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include <troupe/policy_losses.h>
 #include "cloning.h"
 #include "control_learner.h"
 #include "core/alloc.h"
@@ -34,56 +33,26 @@ struct crr_updater {
     struct crr_numbers *numbers;
 };
 
-/* ---- weights --------------------------------------------------------------------------------- */
-
-/* Pointers are the device's. */
-struct advantage_job {
-    trp_crr_batch batch;
-    float *weights;
-    float *mean; /* of them */
-};
-
-static void weigh_advantages(void *arguments)
-{
-    const struct advantage_job *job = arguments;
-    double sum = 0;
-    trp_crr_weights(&job->batch, job->weights);
-    for (uint32_t row = 0; row < job->batch.rows; row++)
-        sum += (double)job->weights[row];
-    *job->mean = (float)(sum / job->batch.rows);
-}
-
-#define AT(member) offsetof(struct advantage_job, member)
-
-static void advantages_on(trp_queue *queue, const struct advantage_job *job)
-{
-    static const trp_kernel kernel = {"crr.weights", weigh_advantages};
-    size_t floats = job->batch.rows * sizeof(float);
-    trp_operand operands[] = {
-        {AT(batch.q), floats, TRP_READ},
-        {AT(batch.policy_q), floats * job->batch.samples, TRP_READ},
-        {AT(weights), floats, TRP_WRITE},
-        {AT(mean), sizeof *job->mean, TRP_WRITE},
-    };
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
-}
-
 /* ---- phases -------------------------------------------------------------------------------- */
+
+/* Draws of a step. */
+enum { DRAW_NOW, DRAW_NEXT };
 
 /* `count` actions of the policy of a vector at each of the states, into updater->actions. */
 static trp_net_rows sample_actions(struct crr_updater *updater, const trp_update *update,
                                    size_t vector, const float *states, uint32_t count)
 {
     struct control_learner *learner = &updater->learner;
+    uint32_t number = vector == CONTROL_TARGET_PARAMS ? DRAW_NEXT : DRAW_NOW;
     trp_net_rows rows = control_learner_say(learner, update, vector, states, updater->said);
-    samples_on(update->queue, &(struct samples_job){.kind = CONTROL_GAUSSIAN,
-                                                    .rows = learner->batch.rows,
-                                                    .size = learner->batch.box.size,
-                                                    .count = count,
-                                                    .mean = updater->said[0],
-                                                    .log_std = updater->said[1],
-                                                    .seed = trp_rng_u64(update->rng),
-                                                    .actions = updater->actions});
+    samples_on(update->queue, &(struct samples_arguments){.kind = CONTROL_GAUSSIAN,
+                                                          .rows = learner->batch.rows,
+                                                          .size = learner->batch.box.size,
+                                                          .count = count,
+                                                          .mean = updater->said[0],
+                                                          .log_std = updater->said[1],
+                                                          .draw = {learner->batch.seed, number},
+                                                          .actions = updater->actions});
     return rows;
 }
 
@@ -94,13 +63,13 @@ static trp_status learn_critic(struct crr_updater *updater, const trp_update *up
     sample_actions(updater, update, CONTROL_TARGET_PARAMS, batch->next_states, 1);
     control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states,
                           updater->actions);
-    critic_targets_on(update->queue,
-                      &(struct critic_targets_job){.batch = {.rows = batch->rows,
-                                                             .rewards = batch->rewards,
-                                                             .discounts = batch->discounts,
-                                                             .next_q = learner->critics.values[0],
-                                                             .next_q2 = learner->critics.values[1]},
-                                                   .targets = updater->targets});
+    critic_targets_on(update->queue, &(struct critic_targets_arguments){
+                                         .batch = {.rows = batch->rows,
+                                                   .rewards = batch->rewards,
+                                                   .discounts = batch->discounts,
+                                                   .next_q = learner->critics.values[0],
+                                                   .next_q2 = learner->critics.values[1]},
+                                         .targets = updater->targets});
     return critics_learn(&learner->critics, update, CONTROL_CRITICS, batch, updater->targets,
                          &updater->numbers->critic);
 }
@@ -127,16 +96,16 @@ static void weigh_what_was_done(struct crr_updater *updater, const trp_update *u
     pass.states = updater->states;
     pass.actions = updater->actions;
     critics_forward(&learner->critics, &pass);
-    advantages_on(update->queue,
-                  &(struct advantage_job){.batch = {.rows = batch->rows,
-                                                    .samples = options->samples,
-                                                    .q = updater->q,
-                                                    .policy_q = learner->critics.values[0],
-                                                    .max = options->max,
-                                                    .binary = options->binary,
-                                                    .temperature = options->temperature},
-                                          .weights = updater->weights,
-                                          .mean = &updater->numbers->weight});
+    advantage_weights_on(update->queue, &(struct advantage_weights_arguments){
+                                            .batch = {.rows = batch->rows,
+                                                      .samples = options->samples,
+                                                      .q = updater->q,
+                                                      .policy_q = learner->critics.values[0],
+                                                      .max = options->max,
+                                                      .binary = options->binary,
+                                                      .temperature = options->temperature},
+                                            .weights = updater->weights,
+                                            .mean = &updater->numbers->weight});
 }
 
 static trp_status clone_weighted(struct crr_updater *updater, const trp_update *update)
@@ -147,14 +116,15 @@ static trp_status clone_weighted(struct crr_updater *updater, const trp_update *
     trp_net_rows rows =
         sample_actions(updater, update, CONTROL_PARAMS, batch->states, updater->options.samples);
     weigh_what_was_done(updater, update);
-    cloning_on(update->queue, &(struct cloning_job){.rows = batch->rows,
-                                                    .size = batch->box.size,
-                                                    .mean = updater->said[0],
-                                                    .log_std = updater->said[1],
-                                                    .actions = batch->actions,
-                                                    .weights = updater->weights,
-                                                    .log_probs = updater->log_probs,
-                                                    .numbers = &updater->numbers->policy});
+    cloning_on(update->queue,
+               &(struct cloning_loss_arguments){.rows = batch->rows,
+                                                .size = batch->box.size,
+                                                .mean = updater->said[0],
+                                                .log_std = updater->said[1],
+                                                .actions = batch->actions,
+                                                .weights = updater->weights,
+                                                .log_probs = updater->log_probs,
+                                                .numbers = &updater->numbers->policy});
     return control_learner_follow(learner, update, &rows, grads, &updater->numbers->policy.loss);
 }
 

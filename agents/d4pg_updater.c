@@ -28,89 +28,38 @@ struct d4pg_updater {
 
 /* ---- kernels: pointers are the device's ------------------------------------------------------ */
 
-struct atoms_job {
-    trp_support support;
-    trp_q_batch batch;
-    float *logits; /* [rows][atoms] */
-    float *targets, *errors;
-    trp_loss *loss;
-};
-
-static void find_atom_targets(void *arguments)
-{
-    const struct atoms_job *job = arguments;
-    trp_c51_targets(&job->support, &job->batch, job->logits, job->logits, job->targets);
-}
-
-static void find_atom_loss(void *arguments)
-{
-    const struct atoms_job *job = arguments;
-    *job->loss = trp_c51_loss(&job->support, &job->batch, job->logits, job->targets, job->errors,
-                              job->logits);
-}
-
-static void find_mean_loss(void *arguments)
-{
-    const struct atoms_job *job = arguments;
-    *job->loss =
-        trp_d4pg_policy_loss(&job->support, job->batch.rows, NULL, job->logits, job->logits);
-}
-
-static void atoms_on(trp_queue *queue, const trp_kernel *kernel, const struct atoms_job *job)
+static void atoms_on(trp_queue *queue, const trp_kernel *kernel, const struct atoms_arguments *job)
 {
     size_t floats = job->batch.rows * sizeof(float), atoms = floats * job->support.atoms;
     trp_operand operands[] = {
-        {offsetof(struct atoms_job, batch.rewards), floats, TRP_READ},
-        {offsetof(struct atoms_job, batch.discounts), floats, TRP_READ},
-        {offsetof(struct atoms_job, batch.weights), floats, TRP_READ},
-        {offsetof(struct atoms_job, logits), atoms, TRP_READ | TRP_WRITE},
-        {offsetof(struct atoms_job, targets), atoms, TRP_READ | TRP_WRITE},
-        {offsetof(struct atoms_job, errors), floats, TRP_WRITE},
-        {offsetof(struct atoms_job, loss), sizeof *job->loss, TRP_WRITE},
+        {offsetof(struct atoms_arguments, batch.rewards), floats, TRP_READ},
+        {offsetof(struct atoms_arguments, batch.discounts), floats, TRP_READ},
+        {offsetof(struct atoms_arguments, batch.weights), floats, TRP_READ},
+        {offsetof(struct atoms_arguments, logits), atoms, TRP_READ | TRP_WRITE},
+        {offsetof(struct atoms_arguments, targets), atoms, TRP_READ | TRP_WRITE},
+        {offsetof(struct atoms_arguments, errors), floats, TRP_WRITE},
+        {offsetof(struct atoms_arguments, loss), sizeof *job->loss, TRP_WRITE},
     };
     trp_queue_run(queue, kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }
 
-/* Rows are scaled down to a norm of `most`. */
-struct clip_job {
-    uint32_t rows, size;
-    float most;
-    const float *from; /* [rows][size], as `to` */
-    float *to;
-};
-
-static void clip_rows(void *arguments)
+static void clip_on(trp_queue *queue, const struct clip_arguments *job)
 {
-    const struct clip_job *job = arguments;
-    for (size_t row = 0; row < job->rows; row++) {
-        const float *from = job->from + row * job->size;
-        double squares = 0;
-        for (size_t i = 0; i < job->size; i++)
-            squares += (double)from[i] * (double)from[i];
-        double norm = sqrt(squares);
-        float scale = norm > (double)job->most ? (float)((double)job->most / norm) : 1;
-        for (size_t i = 0; i < job->size; i++)
-            job->to[row * job->size + i] = scale * from[i];
-    }
-}
-
-static void clip_on(trp_queue *queue, const struct clip_job *job)
-{
-    static const trp_kernel kernel = {"d4pg.clip", clip_rows};
+    static const trp_kernel kernel = {"d4pg.clip", clip_run};
     size_t bytes = (size_t)job->rows * job->size * sizeof(float);
-    trp_operand operands[] = {{offsetof(struct clip_job, from), bytes, TRP_READ},
-                              {offsetof(struct clip_job, to), bytes, TRP_WRITE}};
+    trp_operand operands[] = {{offsetof(struct clip_arguments, from), bytes, TRP_READ},
+                              {offsetof(struct clip_arguments, to), bytes, TRP_WRITE}};
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, 2);
 }
 
 /* ---- phases -------------------------------------------------------------------------------- */
 
 /* What its kernels work on: the batch, and what the critic said last. */
-static struct atoms_job atoms_of(const struct d4pg_updater *updater)
+static struct atoms_arguments atoms_of(const struct d4pg_updater *updater)
 {
     const struct control_batch *batch = &updater->learner.batch;
     const trp_d4pg_options *options = &updater->options;
-    return (struct atoms_job){
+    return (struct atoms_arguments){
         .support = {options->atoms, options->value_least, options->value_most},
         .batch = {.rows = batch->rows,
                   .actions = 1,
@@ -123,11 +72,11 @@ static struct atoms_job atoms_of(const struct d4pg_updater *updater)
 
 static trp_status learn_distribution(struct d4pg_updater *updater, const trp_update *update)
 {
-    static const trp_kernel find_targets = {"d4pg.targets", find_atom_targets};
-    static const trp_kernel find_loss = {"d4pg.critic", find_atom_loss};
+    static const trp_kernel find_targets = {"d4pg.targets", d4pg_targets_run};
+    static const trp_kernel find_loss = {"d4pg.critic", d4pg_critic_run};
     struct control_learner *learner = &updater->learner;
     const struct control_batch *batch = &learner->batch;
-    struct atoms_job job = atoms_of(updater);
+    struct atoms_arguments job = atoms_of(updater);
     control_learner_say(learner, update, CONTROL_TARGET_PARAMS, batch->next_states,
                         &updater->actions);
     control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states,
@@ -145,11 +94,11 @@ static trp_status learn_distribution(struct d4pg_updater *updater, const trp_upd
 
 static trp_status follow_mean(struct d4pg_updater *updater, const trp_update *update)
 {
-    static const trp_kernel find_loss = {"d4pg.policy", find_mean_loss};
+    static const trp_kernel find_loss = {"d4pg.policy", d4pg_policy_run};
     struct control_learner *learner = &updater->learner;
     const struct control_batch *batch = &learner->batch;
     float most = updater->options.max_action_gradient;
-    struct atoms_job job = atoms_of(updater);
+    struct atoms_arguments job = atoms_of(updater);
     trp_net_rows said =
         control_learner_say(learner, update, CONTROL_PARAMS, batch->states, &updater->actions);
     struct critics_pass pass =
@@ -159,11 +108,12 @@ static trp_status follow_mean(struct d4pg_updater *updater, const trp_update *up
     atoms_on(update->queue, &find_loss, &job);
     const float *dactions = critics_backward_actions(&learner->critics, &pass);
     if (most > 0) {
-        clip_on(update->queue, &(struct clip_job){.rows = batch->rows,
-                                                  .size = batch->box.size,
-                                                  .most = most / (float)batch->rows, /* of a mean */
-                                                  .from = dactions,
-                                                  .to = updater->actions});
+        clip_on(update->queue,
+                &(struct clip_arguments){.rows = batch->rows,
+                                         .size = batch->box.size,
+                                         .most = most / (float)batch->rows, /* of a mean */
+                                         .from = dactions,
+                                         .to = updater->actions});
         dactions = updater->actions;
     }
     return control_learner_follow(learner, update, &said, &dactions,

@@ -31,57 +31,6 @@ struct action_space action_space(const trp_env_spec *env)
     return space;
 }
 
-static trp_categorical categorical_of(const struct decisions *decisions)
-{
-    return (trp_categorical){.rows = decisions->rows,
-                             .choices = decisions->space.size,
-                             .parts = decisions->space.parts,
-                             .sizes = decisions->space.sizes,
-                             .logits = decisions->says,
-                             .mask = decisions->mask};
-}
-
-static trp_gaussian gaussian_of(const struct decisions *decisions)
-{
-    return (trp_gaussian){.rows = decisions->rows,
-                          .size = decisions->space.size,
-                          .mean = decisions->says,
-                          .log_std = decisions->log_std};
-}
-
-void decisions_judge(const struct decisions *decisions, float *log_probs, float *entropies)
-{
-    if (decisions->space.continuous) {
-        trp_gaussian gaussian = gaussian_of(decisions);
-        trp_gaussian_log_prob(&gaussian, decisions->actions, log_probs);
-        trp_gaussian_entropy(&gaussian, NULL, entropies);
-    } else {
-        trp_categorical categorical = categorical_of(decisions);
-        trp_categorical_log_prob(&categorical, decisions->actions, log_probs);
-        trp_categorical_entropy(&categorical, entropies);
-    }
-}
-
-void decisions_backward(const struct decisions *decisions, const float *dlog_probs,
-                        const float *dentropies)
-{
-    if (decisions->space.continuous) {
-        trp_gaussian gaussian = gaussian_of(decisions);
-        trp_gaussian_backward(&gaussian, &(trp_gaussian_grads){.actions = decisions->actions,
-                                                               .log_probs = dlog_probs,
-                                                               .entropies = dentropies,
-                                                               .mean = decisions->says,
-                                                               .log_std = decisions->log_std});
-    } else {
-        trp_categorical categorical = categorical_of(decisions);
-        trp_categorical_backward(&categorical,
-                                 &(trp_categorical_grads){.actions = decisions->actions,
-                                                          .log_probs = dlog_probs,
-                                                          .entropies = dentropies,
-                                                          .logits = decisions->says});
-    }
-}
-
 #define AT(member) at + offsetof(struct decisions, member)
 
 void decisions_operands(const struct decisions *decisions, size_t at,
@@ -103,7 +52,7 @@ void decisions_operands(const struct decisions *decisions, size_t at,
 static void draw_numbers(const struct decisions *decisions, trp_rng *rng, bool greedy,
                          float *actions, float *log_probs)
 {
-    trp_gaussian gaussian = gaussian_of(decisions);
+    trp_gaussian gaussian = decisions_gaussian(decisions);
     if (greedy) {
         trp_gaussian_mode(&gaussian, actions);
         trp_gaussian_log_prob(&gaussian, actions, log_probs);
@@ -119,7 +68,7 @@ void decisions_draw(const struct decisions *decisions, trp_rng *rng, bool greedy
         draw_numbers(decisions, rng, greedy, actions, log_probs);
         return;
     }
-    trp_categorical categorical = categorical_of(decisions);
+    trp_categorical categorical = decisions_categorical(decisions);
     if (greedy)
         trp_categorical_mode(&categorical, actions);
     else

@@ -4,6 +4,7 @@
 
 #include <troupe/dqn.h>
 #include <troupe/losses.h>
+#include "bodies/dqn.h"
 #include "exploration.h"
 #include "q_net.h"
 #include "torso.h"
@@ -32,31 +33,10 @@ TRP_MUST_USE trp_status dqn_loss_check(const trp_dqn_options *options);
 /* What the loss wants the policy to say of a step: what could have been done, DQN_MASK. */
 void dqn_extras(const trp_dqn_options *options, const trp_env_spec *env, trp_columns *extras);
 
-/* What networks say, [rows][actions][atoms], and what is made of it. */
-struct dqn_outputs {
-    float *q; /* of the network at the states; the gradient after dqn_loss() */
-    const float *next_target;
-    const float *other; /* of the target network at the states, if dqn_reads_target_now(); else what
-                           chooses the next actions */
-    float *targets;     /* [rows][atoms], written */
-    float *errors;      /* [rows], written; what priorities are made of */
-};
-
 bool dqn_reads_target_now(const trp_dqn_options *options);
-trp_loss dqn_loss(const trp_dqn_options *options, const trp_q_batch *batch,
-                  const struct dqn_outputs *outputs);
 
-/* The loss on a queue. Pointers are its device's. */
-struct dqn_loss_job {
-    trp_dqn_options options;
-    trp_q_batch batch; /* without discounts: */
-    struct dqn_outputs outputs;
-    const float *item_discounts; /* [rows]; they lack the options' factor */
-    float *discounts;            /* [rows], written: they have it */
-    trp_loss *loss;              /* written */
-};
-
-void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job);
+/* The loss on a queue. */
+void dqn_loss_on(trp_queue *queue, const struct dqn_loss_arguments *job);
 
 /* What learns it. */
 trp_optimizer dqn_optimizer(const trp_dqn_options *options);

@@ -16,15 +16,10 @@ uint32_t dqn_atoms(const trp_dqn_options *options)
     }
 }
 
-static trp_support support_of(const trp_dqn_options *options)
-{
-    return (trp_support){options->atoms, options->value_least, options->value_most};
-}
-
 const float *dqn_values(const trp_dqn_options *options, size_t count, const float *outputs,
                         float *values)
 {
-    trp_support support = support_of(options);
+    trp_support support = dqn_support(options);
     if (options->loss == TRP_DQN_C51)
         trp_c51_values(&support, count, outputs, values);
     else if (options->loss == TRP_DQN_QUANTILE)
@@ -47,49 +42,11 @@ void dqn_extras(const trp_dqn_options *options, const trp_env_spec *env, trp_col
             &(trp_tensor_spec){.dtype = TRP_BOOL, .rank = 1, .shape = {env->action_count}});
 }
 
-trp_loss dqn_loss(const trp_dqn_options *options, const trp_q_batch *batch,
-                  const struct dqn_outputs *outputs)
-{
-    trp_support support = support_of(options);
-    trp_munchausen_options munchausen = {
-        .temperature = options->munchausen_temperature,
-        .scale = options->munchausen_scale > 0 ? options->munchausen_scale : -1,
-        .least = options->munchausen_least};
-    float *q = outputs->q, *targets = outputs->targets, *errors = outputs->errors;
-    switch (options->loss) {
-    case TRP_DQN_C51:
-        trp_c51_targets(&support, batch, outputs->other, outputs->next_target, targets);
-        return trp_c51_loss(&support, batch, q, targets, errors, q);
-    case TRP_DQN_QUANTILE:
-        trp_quantile_targets(options->quantiles, batch, outputs->other, outputs->next_target,
-                             targets);
-        return trp_quantile_loss(options->quantiles, batch, options->huber_delta, q, targets,
-                                 errors, q);
-    case TRP_DQN_MUNCHAUSEN:
-        trp_munchausen_targets(&munchausen, batch, outputs->other, outputs->next_target, targets);
-        break;
-    case TRP_DQN_HUBER:
-        trp_double_q_targets(batch, outputs->other, outputs->next_target, targets);
-        break;
-    }
-    return trp_q_loss(batch, options->huber_delta, q, targets, errors, q);
-}
+#define AT(member) offsetof(struct dqn_loss_arguments, member)
 
-static void run_loss(void *arguments)
+void dqn_loss_on(trp_queue *queue, const struct dqn_loss_arguments *job)
 {
-    const struct dqn_loss_job *job = arguments;
-    trp_q_batch batch = job->batch;
-    batch.discounts = job->discounts;
-    for (uint32_t row = 0; row < batch.rows; row++)
-        job->discounts[row] = job->options.discount * job->item_discounts[row];
-    *job->loss = dqn_loss(&job->options, &batch, &job->outputs);
-}
-
-#define AT(member) offsetof(struct dqn_loss_job, member)
-
-void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job)
-{
-    static const trp_kernel kernel = {"dqn.loss", run_loss};
+    static const trp_kernel kernel = {"dqn.loss", dqn_loss_run};
     size_t rows = job->batch.rows, floats = rows * sizeof(float);
     size_t atoms = dqn_atoms(&job->options) * sizeof(float);
     size_t values = rows * job->batch.actions * atoms;

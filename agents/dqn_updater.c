@@ -95,7 +95,7 @@ static trp_status differentiate(struct dqn_updater *updater, const trp_update *u
     const float *other = forward_other(updater, update, next, now);
     trp_net_resample(updater->net, update->queue, update->rng);
     trp_net_forward(updater->net, params, &now);
-    struct dqn_loss_job job = {
+    struct dqn_loss_arguments job = {
         .options = updater->options,
         .batch = {.rows = update->batches->rows,
                   .actions = updater->outputs,

@@ -20,20 +20,7 @@ trp_optimizer impala_optimizer(const trp_impala_options *options);
 
 /* ---- the loss ------------------------------------------------------------------------------ */
 
-struct impala_ratios {
-    float mean, clipped; /* over decisions; how many of them are above rho_bar */
-};
-
-/* On a queue; pointers are its device's. */
-struct impala_loss_job {
-    struct unroll_loss loss;
-    const float *old_log_probs; /* of the policy that acted */
-    trp_vtrace_options vtrace;
-    float *log_ratios; /* room */
-    struct impala_ratios *ratios;
-};
-
-void impala_loss_on(trp_queue *queue, const struct impala_loss_job *job);
+void impala_loss_on(trp_queue *queue, const struct impala_loss_arguments *job);
 
 TRP_MUST_USE trp_status impala_updater_create(const trp_agent *agent, const trp_env_spec *env,
                                               const trp_updater_options *options,

@@ -26,7 +26,7 @@ struct impala_updater {
 static void lose_batch(const struct impala_updater *updater, const trp_update *update)
 {
     const trp_impala_options *options = &updater->options;
-    struct impala_loss_job job = {
+    struct impala_loss_arguments job = {
         .loss = unroll_loss(&updater->steps, &updater->shared, update),
         .old_log_probs = updater->steps.old_log_probs,
         .vtrace = {.rho_bar = options->rho_bar,

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <troupe/policy_losses.h>
 #include "cloning.h"
 #include "control_learner.h"
 #include "core/alloc.h"
@@ -44,58 +43,18 @@ struct iql_updater {
 
 /* ---- kernels: pointers are the device's ------------------------------------------------------ */
 
-struct expectile_job {
-    uint32_t rows;
-    float expectile;
-    const float *q, *q2; /* by the target critics, of what was done */
-    float *least;        /* written: the lesser */
-    float *values;       /* derivatives afterwards */
-    trp_loss *loss;
-};
-
-static void find_expectile(void *arguments)
+static void expectile_on(trp_queue *queue, const struct expectile_arguments *job)
 {
-    const struct expectile_job *job = arguments;
-    for (uint32_t row = 0; row < job->rows; row++)
-        job->least[row] = job->q2[row] < job->q[row] ? job->q2[row] : job->q[row];
-    trp_expectile_batch batch = {
-        .rows = job->rows, .targets = job->least, .expectile = job->expectile};
-    *job->loss = trp_expectile_loss(&batch, job->values, job->values);
-}
-
-static void expectile_on(trp_queue *queue, const struct expectile_job *job)
-{
-    static const trp_kernel kernel = {"iql.expectile", find_expectile};
+    static const trp_kernel kernel = {"iql.expectile", expectile_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[] = {
-        {offsetof(struct expectile_job, q), floats, TRP_READ},
-        {offsetof(struct expectile_job, q2), floats, TRP_READ},
-        {offsetof(struct expectile_job, least), floats, TRP_WRITE},
-        {offsetof(struct expectile_job, values), floats, TRP_READ | TRP_WRITE},
-        {offsetof(struct expectile_job, loss), sizeof *job->loss, TRP_WRITE},
+        {offsetof(struct expectile_arguments, q), floats, TRP_READ},
+        {offsetof(struct expectile_arguments, q2), floats, TRP_READ},
+        {offsetof(struct expectile_arguments, least), floats, TRP_WRITE},
+        {offsetof(struct expectile_arguments, values), floats, TRP_READ | TRP_WRITE},
+        {offsetof(struct expectile_arguments, loss), sizeof *job->loss, TRP_WRITE},
     };
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, 5);
-}
-
-struct weights_job {
-    trp_crr_batch batch; /* of one sample, the value of the state */
-    float *weights;
-};
-
-static void weigh_by_values(void *arguments)
-{
-    const struct weights_job *job = arguments;
-    trp_crr_weights(&job->batch, job->weights);
-}
-
-static void weights_on(trp_queue *queue, const struct weights_job *job)
-{
-    static const trp_kernel kernel = {"iql.weights", weigh_by_values};
-    size_t floats = job->batch.rows * sizeof(float);
-    trp_operand operands[] = {{offsetof(struct weights_job, batch.q), floats, TRP_READ},
-                              {offsetof(struct weights_job, batch.policy_q), floats, TRP_READ},
-                              {offsetof(struct weights_job, weights), floats, TRP_WRITE}};
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 3);
 }
 
 /* ---- phases -------------------------------------------------------------------------------- */
@@ -117,13 +76,14 @@ static trp_status learn_state_values(struct iql_updater *updater, const trp_upda
     const struct control_batch *batch = &learner->batch;
     control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->states, batch->actions);
     trp_net_rows rows = value_states(updater, update, batch->states);
-    expectile_on(update->queue, &(struct expectile_job){.rows = batch->rows,
-                                                        .expectile = updater->options.expectile,
-                                                        .q = learner->critics.values[0],
-                                                        .q2 = learner->critics.values[1],
-                                                        .least = updater->least,
-                                                        .values = updater->values,
-                                                        .loss = &updater->numbers->value});
+    expectile_on(update->queue,
+                 &(struct expectile_arguments){.rows = batch->rows,
+                                               .expectile = updater->options.expectile,
+                                               .q = learner->critics.values[0],
+                                               .q2 = learner->critics.values[1],
+                                               .least = updater->least,
+                                               .values = updater->values,
+                                               .loss = &updater->numbers->value});
     trp_update_backward(update, VALUES, 0, updater->value_net, &rows,
                         &(trp_net_grads){.outputs = {updater->values}});
     trp_update_watch(update, VALUES, &updater->numbers->value.loss, "value loss");
@@ -136,24 +96,25 @@ static trp_status clone_better_actions(struct iql_updater *updater, const trp_up
     const struct control_batch *batch = &learner->batch;
     const float *const grads[] = {updater->said[0], updater->said[1]};
     value_states(updater, update, batch->states);
-    weights_on(update->queue,
-               &(struct weights_job){.batch = {.rows = batch->rows,
-                                               .samples = 1,
-                                               .q = updater->least,
-                                               .policy_q = updater->values,
-                                               .temperature = 1 / updater->options.beta,
-                                               .most = weight_most},
-                                     .weights = updater->weights});
+    advantage_weights_on(update->queue, &(struct advantage_weights_arguments){
+                                            .batch = {.rows = batch->rows,
+                                                      .samples = 1,
+                                                      .q = updater->least,
+                                                      .policy_q = updater->values,
+                                                      .temperature = 1 / updater->options.beta,
+                                                      .most = weight_most},
+                                            .weights = updater->weights});
     trp_net_rows rows =
         control_learner_say(learner, update, CONTROL_PARAMS, batch->states, updater->said);
-    cloning_on(update->queue, &(struct cloning_job){.rows = batch->rows,
-                                                    .size = batch->box.size,
-                                                    .mean = updater->said[0],
-                                                    .log_std = updater->said[1],
-                                                    .actions = batch->actions,
-                                                    .weights = updater->weights,
-                                                    .log_probs = updater->log_probs,
-                                                    .numbers = &updater->numbers->policy});
+    cloning_on(update->queue,
+               &(struct cloning_loss_arguments){.rows = batch->rows,
+                                                .size = batch->box.size,
+                                                .mean = updater->said[0],
+                                                .log_std = updater->said[1],
+                                                .actions = batch->actions,
+                                                .weights = updater->weights,
+                                                .log_probs = updater->log_probs,
+                                                .numbers = &updater->numbers->policy});
     return control_learner_follow(learner, update, &rows, grads, &updater->numbers->policy.loss);
 }
 
@@ -162,11 +123,11 @@ static trp_status learn_critics_of_values(struct iql_updater *updater, const trp
     struct control_batch *batch = &updater->learner.batch;
     value_states(updater, update, batch->next_states);
     critic_targets_on(update->queue,
-                      &(struct critic_targets_job){.batch = {.rows = batch->rows,
-                                                             .rewards = batch->rewards,
-                                                             .discounts = batch->discounts,
-                                                             .next_q = updater->values},
-                                                   .targets = updater->targets});
+                      &(struct critic_targets_arguments){.batch = {.rows = batch->rows,
+                                                                   .rewards = batch->rewards,
+                                                                   .discounts = batch->discounts,
+                                                                   .next_q = updater->values},
+                                                         .targets = updater->targets});
     return critics_learn(&updater->learner.critics, update, CONTROL_CRITICS, batch,
                          updater->targets, &updater->numbers->critics);
 }

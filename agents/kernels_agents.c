@@ -1,5 +1,5 @@
 /* The kernels of agents/ that a GPU has code for, as the host knows them. */
-#include "moves.h"
+#include "bodies/all.h"
 #include "nn/cuda/module/code.h"
 
 #define NAMED_KERNEL(NAME, words)                                                                  \

@@ -1,5 +1,5 @@
 /* The kernels of agents/, for a GPU. */
-#include "moves.h"
+#include "bodies/all.h"
 
 #include "nn/cuda/module/entry.h"
 

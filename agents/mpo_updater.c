@@ -40,7 +40,7 @@ static void improve(struct mpo_updater *updater, const trp_update *update)
     steps->rows = learner->batch.rows;
     control_learner_say(learner, update, CONTROL_TARGET_PARAMS, states,
                         (float *const[]){steps->target_mean, steps->target_log_std});
-    mpo_draw_on(update->queue, steps, trp_rng_u64(update->rng));
+    mpo_draw_on(update->queue, steps, &(struct draw){.seed = updater->learner.batch.seed});
     tile_on(update->queue,
             &(struct tile){steps->rows, steps->samples, trp_net_input_width(&learner->spec, 0)},
             states, updater->states);
@@ -57,12 +57,12 @@ static void improve(struct mpo_updater *updater, const trp_update *update)
 static trp_status learn_values(struct mpo_updater *updater, const trp_update *update)
 {
     struct control_batch *batch = &updater->learner.batch;
-    critic_targets_on(update->queue,
-                      &(struct critic_targets_job){.batch = {.rows = batch->rows,
-                                                             .rewards = batch->rewards,
-                                                             .discounts = batch->discounts,
-                                                             .next_q = updater->steps.next_values},
-                                                   .targets = updater->targets});
+    critic_targets_on(update->queue, &(struct critic_targets_arguments){
+                                         .batch = {.rows = batch->rows,
+                                                   .rewards = batch->rewards,
+                                                   .discounts = batch->discounts,
+                                                   .next_q = updater->steps.next_values},
+                                         .targets = updater->targets});
     return critics_learn(&updater->learner.critics, update, CONTROL_CRITICS, batch,
                          updater->targets, &updater->steps.numbers->critics);
 }

@@ -4,6 +4,7 @@
 
 #include <troupe/ppo.h>
 #include <troupe/returns.h>
+#include "bodies/unrolls.h"
 #include "unroll.h"
 
 #define PPO_TABLE "rollouts"
@@ -18,37 +19,10 @@ struct unroll ppo_unroll(const trp_ppo_options *options);
 
 /* ---- the loss of a minibatch --------------------------------------------------------------- */
 
-/* Of all phases of a step, and of the last one: */
-struct ppo_numbers {
-    float loss;                                                          /* of the last phase */
-    float policy_loss, value_loss, entropy, divergence, clipped, phases; /* sums */
-};
+/* On a queue. */
+void ppo_loss_on(trp_queue *queue, const struct ppo_loss_arguments *job);
 
-/* On a queue; pointers are its device's. [rows] where nothing else is said. */
-struct ppo_loss_job {
-    struct decisions decisions; /* says and log_std are gradients afterwards */
-    float *values;              /* the same */
-    const float *old_log_probs, *old_values, *returns;
-    float *advantages;            /* normalised afterwards */
-    float *log_probs, *entropies; /* room */
-    float clip, value_clip, entropy_weight, value_weight;
-    bool raw_advantages;
-    struct ppo_numbers *numbers;
-};
-
-void ppo_loss_on(trp_queue *queue, const struct ppo_loss_job *job);
-
-/* Advantages and returns of sequences, [sequences][steps], on a queue; pointers are its device's.
- */
-struct ppo_advantages_job {
-    trp_trajectories items;      /* without discounts: */
-    const float *item_discounts; /* they lack gamma */
-    float *discounts;            /* written: they have it */
-    float gamma, lambda;
-    float *advantages, *returns;
-};
-
-void ppo_advantages_on(trp_queue *queue, const struct ppo_advantages_job *job);
+void ppo_advantages_on(trp_queue *queue, const struct ppo_advantages_arguments *job);
 
 TRP_MUST_USE trp_status ppo_updater_create(const trp_agent *agent, const trp_env_spec *env,
                                            const trp_updater_options *options, trp_updater **out);

@@ -56,7 +56,7 @@ static struct ppo_rows value_rows(struct ppo_updater *updater, const trp_update 
     trp_net_rows pass = unroll_updater_pass(shared, update, x, rows);
     trp_net_forward(shared->net, update->vectors[UNROLL_PARAMS], &pass);
     trp_queue_copy(update->queue, updater->values, shared->outputs.values, rows * sizeof(float));
-    struct ppo_advantages_job job = {
+    struct ppo_advantages_arguments job = {
         .items = {.steps = shared->rows,
                   .sequences = update->batches->rows,
                   .by_sequence = true,
@@ -144,7 +144,7 @@ static void add_gradient(struct ppo_updater *updater, const trp_update *update,
     struct unroll_updater *shared = &updater->shared;
     trp_net_rows pass = unroll_updater_pass(shared, update, part->x, rows);
     float left = clip_left(updater, update->step);
-    struct ppo_loss_job job = {
+    struct ppo_loss_arguments job = {
         .decisions = unroll_updater_decisions(shared, update, rows, part->mask, part->actions),
         .values = shared->outputs.values,
         .old_log_probs = part->log_probs,

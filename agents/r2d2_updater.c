@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <troupe/losses.h>
+#include "bodies/r2d2.h"
 #include "core/alloc.h"
 #include "gather.h"
 #include "options.h"
@@ -126,42 +127,11 @@ static trp_net_rows unroll(struct r2d2_updater *updater, const trp_update *updat
 
 /* ---- loss ---------------------------------------------------------------------------------- */
 
-/* Pointers are the device's, of the rows behind the burn-in. */
-struct loss_job {
-    trp_r2d2_loss_options options;
-    trp_q_sequences batch; /* without discounts and mask: */
-    float gamma;
-    const float *item_discounts;
-    float *discounts;
-    bool *mask; /* becomes all set where no step was taken */
-    float *q;   /* the gradient after it */
-    const float *target_q;
-    float *targets, *errors, *priorities;
-    trp_loss *loss;
-};
+#define AT(member) offsetof(struct r2d2_loss_arguments, member)
 
-static void lose_sequences(void *arguments)
+static void loss_on(trp_queue *queue, const struct r2d2_loss_arguments *job)
 {
-    const struct loss_job *job = arguments;
-    trp_q_sequences batch = job->batch;
-    size_t rows = (size_t)batch.trajectories.steps * batch.trajectories.sequences;
-    batch.trajectories.discounts = job->discounts;
-    batch.mask = job->mask;
-    for (size_t row = 0; row < rows; row++) {
-        job->discounts[row] = job->gamma * job->item_discounts[row];
-        if (job->mask && !batch.trajectories.valid[row])
-            memset(job->mask + row * batch.actions, true, batch.actions);
-    }
-    trp_r2d2_targets(&job->options, &batch, job->q, job->target_q, job->targets);
-    *job->loss = trp_r2d2_loss(&job->options, &batch, job->q, job->targets, job->errors,
-                               job->priorities, job->q);
-}
-
-#define AT(member) offsetof(struct loss_job, member)
-
-static void loss_on(trp_queue *queue, const struct loss_job *job)
-{
-    static const trp_kernel kernel = {"r2d2.loss", lose_sequences};
+    static const trp_kernel kernel = {"r2d2.loss", r2d2_loss_run};
     size_t items = job->batch.trajectories.sequences;
     size_t rows = job->batch.trajectories.steps * items, floats = rows * sizeof(float);
     size_t values = job->batch.actions * floats;
@@ -190,7 +160,7 @@ static void lose(const struct r2d2_updater *updater, const trp_update *update, c
     const struct r2d2_rows *rows = &updater->rows;
     uint32_t burn_in = (uint32_t)options->burn_in, items = update->batches->rows;
     size_t at = (size_t)burn_in * items, value = at * updater->outputs;
-    struct loss_job job = {
+    struct r2d2_loss_arguments job = {
         .options = {.n_step = options->n_step,
                     .epsilon = options->rescaling_epsilon,
                     .eta = options->priority_eta > 0 ? options->priority_eta : -1,

@@ -17,12 +17,8 @@
 /* Behind those of a learner without a target policy. */
 enum { LOG_TEMPERATURE = CONTROL_TARGET_PARAMS };
 
-struct sac_numbers {
-    struct critic_numbers critics;
-    trp_loss policy;
-    float entropy, temperature;
-    trp_cql conservative;
-};
+/* Draws of a step; those of conservative_add() come behind them. */
+enum { DRAW_NEXT, DRAW_NOW, DRAWS };
 
 struct sac_updater {
     struct control_learner learner;
@@ -38,42 +34,11 @@ struct sac_updater {
 
 /* ---- the policy's loss ----------------------------------------------------------------------- */
 
-/* Pointers are the device's. */
-struct entropy_job {
-    uint32_t rows;
-    float *values[2]; /* of the policy's actions; derivatives afterwards, as log_probs */
-    float *log_probs;
-    const float *log_temperature;
-    float *dlog_temperature; /* written; NULL: it is not learned */
-    float target_entropy;
-    struct sac_numbers *numbers;
-};
+#define AT(member) offsetof(struct sac_policy_arguments, member)
 
-static void lose_entropy(void *arguments)
+static void entropy_on(trp_queue *queue, const struct sac_policy_arguments *job)
 {
-    const struct entropy_job *job = arguments;
-    double sum = 0;
-    for (uint32_t row = 0; row < job->rows; row++)
-        sum += (double)job->log_probs[row];
-    float mean = (float)(sum / job->rows), temperature = expf(*job->log_temperature);
-    job->numbers->entropy = -mean;
-    job->numbers->temperature = temperature;
-    job->numbers->policy = trp_sac_policy_loss(&(trp_sac_batch){.rows = job->rows,
-                                                                .q = job->values[0],
-                                                                .q2 = job->values[1],
-                                                                .log_probs = job->log_probs,
-                                                                .temperature = temperature},
-                                               job->values[0], job->values[1], job->log_probs);
-    if (job->dlog_temperature)
-        trp_multiplier_loss(*job->log_temperature, mean, -job->target_entropy,
-                            job->dlog_temperature);
-}
-
-#define AT(member) offsetof(struct entropy_job, member)
-
-static void entropy_on(trp_queue *queue, const struct entropy_job *job)
-{
-    static const trp_kernel kernel = {"sac.policy", lose_entropy};
+    static const trp_kernel kernel = {"sac.policy", sac_policy_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[] = {
         {AT(values[0]), floats, TRP_READ | TRP_WRITE},
@@ -90,13 +55,13 @@ static void entropy_on(trp_queue *queue, const struct entropy_job *job)
 
 /* What the policy does at `states` now, into updater->drawn; returns the pass that says it. */
 static trp_net_rows draw_now(struct sac_updater *updater, const trp_update *update,
-                             const float *states)
+                             const float *states, uint32_t number)
 {
     struct squashed *drawn = &updater->drawn;
     drawn->rows = updater->learner.batch.rows;
     trp_net_rows said = control_learner_say(&updater->learner, update, CONTROL_PARAMS, states,
                                             (float *const[]){drawn->mean, drawn->log_std});
-    squashed_draw_on(update->queue, drawn, trp_rng_u64(update->rng));
+    squashed_draw_on(update->queue, drawn, &(struct draw){updater->learner.batch.seed, number});
     return said;
 }
 
@@ -104,10 +69,10 @@ static void soft_targets(struct sac_updater *updater, const trp_update *update)
 {
     struct control_learner *learner = &updater->learner;
     const struct control_batch *batch = &learner->batch;
-    draw_now(updater, update, batch->next_states);
+    draw_now(updater, update, batch->next_states, DRAW_NEXT);
     control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states,
                           updater->drawn.actions);
-    critic_targets_on(update->queue, &(struct critic_targets_job){
+    critic_targets_on(update->queue, &(struct critic_targets_arguments){
                                          .batch = {.rows = batch->rows,
                                                    .rewards = batch->rewards,
                                                    .discounts = batch->discounts,
@@ -124,18 +89,18 @@ static trp_status learn_soft_policy(struct sac_updater *updater, const trp_updat
     const struct squashed *drawn = &updater->drawn;
     const float *states = learner->batch.states;
     const float *const grads[] = {drawn->mean, drawn->log_std};
-    trp_net_rows said = draw_now(updater, update, states);
+    trp_net_rows said = draw_now(updater, update, states, DRAW_NOW);
     struct critics_pass pass =
         control_learner_judge(learner, update, CONTROL_CRITICS, states, drawn->actions);
-    entropy_on(
-        update->queue,
-        &(struct entropy_job){.rows = drawn->rows,
-                              .values = {learner->critics.values[0], learner->critics.values[1]},
-                              .log_probs = drawn->log_probs,
-                              .log_temperature = update->vectors[LOG_TEMPERATURE],
-                              .dlog_temperature = update->grads[LOG_TEMPERATURE],
-                              .target_entropy = updater->target_entropy,
-                              .numbers = updater->numbers});
+    entropy_on(update->queue,
+               &(struct sac_policy_arguments){
+                   .rows = drawn->rows,
+                   .values = {learner->critics.values[0], learner->critics.values[1]},
+                   .log_probs = drawn->log_probs,
+                   .log_temperature = update->vectors[LOG_TEMPERATURE],
+                   .dlog_temperature = update->grads[LOG_TEMPERATURE],
+                   .target_entropy = updater->target_entropy,
+                   .numbers = updater->numbers});
     squashed_backward_on(update->queue, drawn, critics_backward_actions(&learner->critics, &pass));
     TRP_TRY(control_learner_follow(learner, update, &said, grads, &updater->numbers->policy.loss));
     return learner->base.vectors[LOG_TEMPERATURE].learned
@@ -148,7 +113,7 @@ static void be_conservative(struct sac_updater *updater, const trp_update *updat
     struct control_learner *learner = &updater->learner;
     conservative_add(
         &updater->conservative, &learner->critics, &learner->batch, update, CONTROL_CRITICS,
-        &(struct conservative_policy){learner->policy, update->vectors[CONTROL_PARAMS]});
+        &(struct conservative_policy){learner->policy, update->vectors[CONTROL_PARAMS], DRAWS});
     trp_queue_copy(update->queue, &updater->numbers->conservative, updater->conservative.numbers,
                    sizeof updater->numbers->conservative);
 }

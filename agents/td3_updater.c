@@ -29,50 +29,21 @@ struct td3_updater {
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
-struct smooth_job {
-    trp_smoothing_options options; /* without bounds */
-    uint64_t seed;
-    uint32_t rows, size;
-    float *actions;
-};
-
-static void smooth(void *arguments)
+static void smooth_on(trp_queue *queue, const struct smooth_arguments *job)
 {
-    const struct smooth_job *job = arguments;
-    trp_rng rng;
-    trp_rng_init(&rng, job->seed, 0);
-    trp_smooth_actions(&job->options, job->rows, job->size, &rng, job->actions);
+    static const trp_kernel kernel = {"td3.smooth", smooth_run};
+    trp_operand operands[] = {
+        {offsetof(struct smooth_arguments, actions), (size_t)job->rows * job->size * sizeof(float),
+         TRP_READ | TRP_WRITE},
+        {offsetof(struct smooth_arguments, draw.seed), sizeof *job->draw.seed, TRP_READ}};
+    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 2);
 }
 
-static void smooth_on(trp_queue *queue, const struct smooth_job *job)
+#define AT(member) offsetof(struct td3_policy_arguments, member)
+
+static void policy_loss_on(trp_queue *queue, const struct td3_policy_arguments *job)
 {
-    static const trp_kernel kernel = {"td3.smooth", smooth};
-    trp_operand operands[] = {{offsetof(struct smooth_job, actions),
-                               (size_t)job->rows * job->size * sizeof(float),
-                               TRP_READ | TRP_WRITE}};
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 1);
-}
-
-struct policy_loss_job {
-    trp_td3_batch batch; /* `taken` where the policy imitates */
-    float *values;       /* the first critic's; derivatives afterwards */
-    float *dactions;     /* written: of imitation alone; NULL where nothing is imitated */
-    trp_loss *loss;
-};
-
-static void find_policy_loss(void *arguments)
-{
-    const struct policy_loss_job *job = arguments;
-    trp_td3_batch batch = job->batch;
-    batch.q = job->values;
-    *job->loss = trp_td3_policy_loss(&batch, job->values, job->dactions);
-}
-
-#define AT(member) offsetof(struct policy_loss_job, member)
-
-static void policy_loss_on(trp_queue *queue, const struct policy_loss_job *job)
-{
-    static const trp_kernel kernel = {"td3.policy", find_policy_loss};
+    static const trp_kernel kernel = {"td3.policy", td3_policy_run};
     size_t floats = job->batch.rows * sizeof(float), numbers = floats * job->batch.size;
     trp_operand operands[] = {
         {AT(batch.actions), numbers, TRP_READ},     {AT(batch.taken), numbers, TRP_READ},
@@ -94,21 +65,21 @@ static void smooth_targets(struct td3_updater *updater, const trp_update *update
                         &updater->actions);
     if (options->target_noise > 0)
         smooth_on(update->queue,
-                  &(struct smooth_job){.options = {.deviation = options->target_noise,
-                                                   .clip = options->target_noise_clip},
-                                       .seed = trp_rng_u64(update->rng),
-                                       .rows = batch->rows,
-                                       .size = batch->box.size,
-                                       .actions = updater->actions});
+                  &(struct smooth_arguments){.options = {.deviation = options->target_noise,
+                                                         .clip = options->target_noise_clip},
+                                             .draw = {.seed = batch->seed},
+                                             .rows = batch->rows,
+                                             .size = batch->box.size,
+                                             .actions = updater->actions});
     control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states,
                           updater->actions);
-    critic_targets_on(update->queue,
-                      &(struct critic_targets_job){.batch = {.rows = batch->rows,
-                                                             .rewards = batch->rewards,
-                                                             .discounts = batch->discounts,
-                                                             .next_q = learner->critics.values[0],
-                                                             .next_q2 = learner->critics.values[1]},
-                                                   .targets = updater->targets});
+    critic_targets_on(update->queue, &(struct critic_targets_arguments){
+                                         .batch = {.rows = batch->rows,
+                                                   .rewards = batch->rewards,
+                                                   .discounts = batch->discounts,
+                                                   .next_q = learner->critics.values[0],
+                                                   .next_q2 = learner->critics.values[1]},
+                                         .targets = updater->targets});
 }
 
 static trp_status learn_policy(struct td3_updater *updater, const trp_update *update)
@@ -126,15 +97,15 @@ static trp_status learn_policy(struct td3_updater *updater, const trp_update *up
                                 .values = learner->critics.values};
     critics_forward(&learner->critics, &pass);
     bool imitates = updater->options.imitation > 0;
-    policy_loss_on(update->queue,
-                   &(struct policy_loss_job){.batch = {.rows = batch->rows,
-                                                       .size = batch->box.size,
-                                                       .actions = updater->actions,
-                                                       .taken = imitates ? batch->actions : NULL,
-                                                       .imitation = updater->options.imitation},
-                                             .values = learner->critics.values[0],
-                                             .dactions = imitates ? updater->imitated : NULL,
-                                             .loss = &updater->numbers->policy});
+    policy_loss_on(update->queue, &(struct td3_policy_arguments){
+                                      .batch = {.rows = batch->rows,
+                                                .size = batch->box.size,
+                                                .actions = updater->actions,
+                                                .taken = imitates ? batch->actions : NULL,
+                                                .imitation = updater->options.imitation},
+                                      .values = learner->critics.values[0],
+                                      .dactions = imitates ? updater->imitated : NULL,
+                                      .loss = &updater->numbers->policy});
     const float *dactions = critics_backward_actions(&learner->critics, &pass);
     if (imitates)
         critics_add_actions(&learner->critics, &pass, updater->imitated);

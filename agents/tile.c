@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "moves.h"
+#include "bodies/moves.h"
 
 static void tile_rows(void *arguments)
 {

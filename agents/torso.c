@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "moves.h"
-
 static struct torso_image image_of(const trp_tensor_spec *spec)
 {
     struct torso_image image = {.frames = 1, .channels = 1};
@@ -167,14 +165,8 @@ const void *torso_pixels(const struct torso_image *image, uint32_t rows, const v
 {
     if (image->frames < 2)
         return observations;
-    const uint8_t *from = observations;
-    uint8_t *to = room;
-    size_t channels = image->channels, pixels = (size_t)image->height * image->width;
-    size_t frame = pixels * channels;
-    for (uint32_t row = 0; row < rows; row++, from += frame * image->frames)
-        for (size_t pixel = 0; pixel < frame; pixel += channels)
-            for (uint32_t i = 0; i < image->frames; i++, to += channels)
-                memcpy(to, from + i * frame + pixel, channels);
+    struct pixels_arguments job = {*image, rows, observations, room};
+    pixels_run(&job);
     return room;
 }
 
@@ -184,24 +176,16 @@ size_t torso_pixels_bytes(const struct torso_image *image)
     return image->frames < 2 ? 0 : row;
 }
 
-static void sort_pixels(void *arguments)
-{
-    const struct pixels_arguments *job = arguments;
-    struct torso_image image = {job->frames, 1, (uint32_t)job->pixels, job->channels};
-    torso_pixels(&image, job->rows, job->from, job->to);
-}
-
 const void *torso_pixels_on(trp_queue *queue, const struct torso_image *image, uint32_t rows,
                             const void *observations, uint8_t *room)
 {
-    static const trp_kernel kernel = {"torso.pixels", sort_pixels};
+    static const trp_kernel kernel = {"torso.pixels", pixels_run};
     size_t bytes = rows * torso_pixels_bytes(image);
     if (bytes == 0)
         return observations;
-    struct pixels_arguments job = {observations,    room, (size_t)image->height * image->width,
-                                   image->channels, rows, image->frames};
-    trp_operand operands[] = {{offsetof(struct pixels_arguments, from), bytes, TRP_READ},
-                              {offsetof(struct pixels_arguments, to), bytes, TRP_WRITE}};
+    struct pixels_arguments job = {*image, rows, observations, room};
+    trp_operand operands[] = {{offsetof(struct pixels_arguments, observations), bytes, TRP_READ},
+                              {offsetof(struct pixels_arguments, room), bytes, TRP_WRITE}};
     trp_queue_run(queue, &kernel, &job, sizeof job, operands, 2);
     return room;
 }

@@ -6,11 +6,7 @@
 #include <troupe/device.h>
 #include <troupe/env.h>
 #include <troupe/torso.h>
-
-/* A row of bytes, [frames][height][width][channels]; all 0: the network reads no image. */
-struct torso_image {
-    uint32_t frames, height, width, channels;
-};
+#include "bodies/moves.h"
 
 /* Never TRP_TORSO_BY_SHAPE. The environment observes one tensor, here and below. */
 trp_torso torso_kind(trp_torso network, const trp_env_spec *env);

@@ -64,19 +64,6 @@ trp_status unroll_steps_apply(struct unroll_updater *updater, const trp_update *
     return trp_update_apply(update, UNROLL_PARAMS);
 }
 
-uint32_t unroll_steps_weigh(const trp_trajectories *items, float *weights)
-{
-    uint32_t rows = items->steps * items->sequences, decisions = 0;
-    for (uint32_t row = 0; row < rows; row++) {
-        bool decides = items->valid[row] && row < rows - items->sequences;
-        weights[row] = decides;
-        decisions += decides;
-    }
-    for (uint32_t row = 0; row < rows && decisions > 0; row++)
-        weights[row] *= (float)rows / (float)decisions;
-    return decisions;
-}
-
 /* ---- its life -------------------------------------------------------------------------------- */
 
 trp_status unroll_steps_init(struct unroll_steps *steps, struct unroll_updater *updater)

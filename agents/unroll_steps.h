@@ -39,8 +39,4 @@ trp_trajectories unroll_steps_items(const struct unroll_steps *steps,
 TRP_MUST_USE trp_status unroll_steps_apply(struct unroll_updater *updater, const trp_update *update,
                                            const trp_net_rows *pass, const float *loss);
 
-/* For losses: a row is a decision where a step was taken and another row follows in its item.
- * Weights, [rows], make means over all rows means over these, of which it returns how many. */
-uint32_t unroll_steps_weigh(const trp_trajectories *items, float *weights);
-
 #endif

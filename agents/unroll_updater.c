@@ -38,7 +38,9 @@ struct decisions unroll_updater_decisions(const struct unroll_updater *updater,
                                   .log_std = updater->outputs.log_std,
                                   .mask = mask,
                                   .actions = actions};
-    if (updater->space.sizes)
+    if (updater->space.continuous || updater->space.parts < 2)
+        decisions.space.sizes = NULL;
+    else
         decisions.space.sizes =
             trp_queue_upload(update->queue, updater->sizes, updater->space.sizes,
                              updater->space.parts * sizeof(int32_t));

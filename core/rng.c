@@ -1,44 +1,17 @@
-/* xoshiro256++: 256 bits of state, 0.3 ns a number, passes BigCrush. splitmix64 spreads a small
- * seed over the state, as the authors recommend. */
-#include <troupe/rng.h>
-
-#include <math.h>
+/* The generator of rng_body.h, as a function for everybody. */
 #include <sys/random.h>
 #include <time.h>
 
-static uint64_t splitmix64(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+#include "rng_body.h"
 
 void trp_rng_init(trp_rng *rng, uint64_t seed, uint64_t stream)
 {
-    uint64_t mix = seed;
-    uint64_t origin = splitmix64(&mix) ^ (stream * 0xd1342543de82ef95u);
-    for (int i = 0; i < 4; i++)
-        rng->state[i] = splitmix64(&origin);
-}
-
-static uint64_t rotate_left(uint64_t x, int k)
-{
-    return (x << k) | (x >> (64 - k));
+    rng_begin(rng, seed, stream);
 }
 
 uint64_t trp_rng_u64(trp_rng *rng)
 {
-    uint64_t *s = rng->state;
-    uint64_t result = rotate_left(s[0] + s[3], 23) + s[0];
-    uint64_t t = s[1] << 17;
-    s[2] ^= s[0];
-    s[3] ^= s[1];
-    s[1] ^= s[2];
-    s[0] ^= s[3];
-    s[2] ^= t;
-    s[3] = rotate_left(s[3], 45);
-    return result;
+    return rng_next(rng);
 }
 
 uint64_t trp_rng_below(trp_rng *rng, uint64_t bound)
@@ -54,18 +27,12 @@ uint64_t trp_rng_below(trp_rng *rng, uint64_t bound)
 
 double trp_rng_double(trp_rng *rng)
 {
-    return (double)(trp_rng_u64(rng) >> 11) * 0x1.0p-53;
+    return rng_unit(rng);
 }
 
 double trp_rng_normal(trp_rng *rng)
 {
-    for (;;) {
-        double u = 2 * trp_rng_double(rng) - 1;
-        double v = 2 * trp_rng_double(rng) - 1;
-        double s = u * u + v * v;
-        if (s > 0 && s < 1)
-            return u * sqrt(-2 * log(s) / s);
-    }
+    return rng_normal(rng);
 }
 
 uint64_t trp_rng_entropy(void)

@@ -1,4 +1,5 @@
-/* Kernels of our own for GPUs, as text that the host runs, too. A kernel NAME is
+/* Kernels of our own for GPUs, as text that the host runs, too; forms.h has what most of them look
+ * like. A kernel NAME is
  *     struct NAME_arguments      what it is given, by value
  *     NAME_shape(arguments)      how many threads run it, worked out on the host
  *     NAME_reaches(arguments, r) the memory that it reads and writes

@@ -1,105 +1,61 @@
-/* Categorical policies: loops over the rows and parts of rows_categorical.h, in order. */
+/* Categorical policies: loops over the rows and parts of batch_distributions.h, in order. */
 #include <troupe/distributions.h>
 
-#include <assert.h>
+#include "batch_distributions.h"
 
-#include "rows_f32.h"
-
-/* One part of one row. */
-struct policy_part {
-    size_t row, at;       /* at: of its first choice, in all rows */
-    uint32_t index, size; /* index: of the part in its row */
-    size_t action;        /* in all rows */
+/* The rest of a policy from a row on, part by part; false: there is none. */
+struct all_parts {
+    struct policy_part part;
+    size_t row;
+    uint32_t index; /* of the part in its row, from 1 on; 0: none was taken */
 };
 
-static struct policy_part no_part(void)
+static bool parts_next(const trp_categorical *policy, struct all_parts *all)
 {
-    return (struct policy_part){.index = UINT32_MAX, .action = SIZE_MAX};
-}
-
-/* The next part, of this row or the next one; false: there is none. */
-static bool part_next(const trp_categorical *policy, struct policy_part *part)
-{
-    uint32_t parts = policy->parts > 0 ? policy->parts : 1;
-    part->at += part->size;
-    part->action++;
-    part->index++;
-    if (part->index == parts) {
-        part->index = 0;
-        part->row++;
-        assert(part->at == part->row * policy->choices);
+    if (all->index == part_count(policy)) {
+        assert(all->part.at + all->part.size == (all->row + 1) * policy->choices);
+        all->row++;
+        all->index = 0;
     }
-    if (part->row == policy->rows)
+    if (all->row == policy->rows)
         return false;
-    part->size = parts > 1 ? (uint32_t)policy->sizes[part->index] : policy->choices;
-    assert(part->size > 0);
+    if (all->index == 0)
+        all->part = parts_of(policy, all->row);
+    part_next(policy, &all->part, all->index++);
     return true;
-}
-
-static const float *part_logits(const trp_categorical *policy, const struct policy_part *part)
-{
-    return policy->logits + part->at;
-}
-
-static const bool *part_mask(const trp_categorical *policy, const struct policy_part *part)
-{
-    return policy->mask ? policy->mask + part->at : NULL;
-}
-
-static uint32_t part_action(const struct policy_part *part, const int32_t *actions)
-{
-    uint32_t taken = (uint32_t)actions[part->action];
-    assert(taken < part->size);
-    return taken;
-}
-
-/* A row's number is the sum of its parts'. */
-static void part_sum(const struct policy_part *part, float value, float *rows)
-{
-    rows[part->row] = part->index == 0 ? value : rows[part->row] + value;
 }
 
 void trp_categorical_sample(const trp_categorical *policy, trp_rng *rng, int32_t *actions)
 {
-    for (struct policy_part part = no_part(); part_next(policy, &part);)
-        actions[part.action] = (int32_t)categorical_draw_f32(
-            part_logits(policy, &part), part_mask(policy, &part), part.size, trp_rng_double(rng));
+    for (struct all_parts all = {0}; parts_next(policy, &all);)
+        actions[all.part.action] = (int32_t)categorical_draw_f32(
+            all.part.logits, all.part.mask, all.part.size, trp_rng_double(rng));
 }
 
 void trp_categorical_mode(const trp_categorical *policy, int32_t *actions)
 {
-    for (struct policy_part part = no_part(); part_next(policy, &part);)
-        actions[part.action] =
-            (int32_t)argmax_f32(part_logits(policy, &part), part_mask(policy, &part), part.size);
+    for (struct all_parts all = {0}; parts_next(policy, &all);)
+        actions[all.part.action] =
+            (int32_t)argmax_f32(all.part.logits, all.part.mask, all.part.size);
 }
 
 void trp_categorical_log_prob(const trp_categorical *policy, const int32_t *actions,
                               float *log_probs)
 {
-    for (struct policy_part part = no_part(); part_next(policy, &part);)
-        part_sum(&part,
-                 categorical_log_prob_f32(part_logits(policy, &part), part_mask(policy, &part),
-                                          part.size, part_action(&part, actions)),
-                 log_probs);
+    for (size_t row = 0; row < policy->rows; row++)
+        log_probs[row] = categorical_log_prob_at(policy, actions, row);
 }
 
 void trp_categorical_entropy(const trp_categorical *policy, float *entropies)
 {
-    for (struct policy_part part = no_part(); part_next(policy, &part);)
-        part_sum(&part,
-                 categorical_entropy_f32(part_logits(policy, &part), part_mask(policy, &part),
-                                         part.size),
-                 entropies);
+    for (size_t row = 0; row < policy->rows; row++)
+        entropies[row] = categorical_entropy_at(policy, row);
 }
 
 void trp_categorical_backward(const trp_categorical *policy, const trp_categorical_grads *grads)
 {
-    for (struct policy_part part = no_part(); part_next(policy, &part);)
-        categorical_back_f32(part_logits(policy, &part), part_mask(policy, &part), part.size,
-                             grads->log_probs ? part_action(&part, grads->actions) : 0,
-                             grads->log_probs ? grads->log_probs[part.row] : 0,
-                             grads->entropies ? grads->entropies[part.row] : 0, grads->add,
-                             grads->logits + part.at);
+    for (size_t row = 0; row < policy->rows; row++)
+        categorical_back_at(policy, grads, row);
 }
 
 static void assert_same_shape(const trp_categorical *p, const trp_categorical *q)
@@ -108,23 +64,35 @@ static void assert_same_shape(const trp_categorical *p, const trp_categorical *q
     (void)p, (void)q;
 }
 
+/* The same part of the other one. */
+static struct policy_part part_beside(const trp_categorical *q, const struct policy_part *part)
+{
+    struct policy_part beside = *part;
+    beside.logits = q->logits + part->at;
+    beside.mask = q->mask ? q->mask + part->at : NULL;
+    return beside;
+}
+
 void trp_categorical_kl(const trp_categorical *p, const trp_categorical *q, float *divergences)
 {
     assert_same_shape(p, q);
-    for (struct policy_part part = no_part(); part_next(p, &part);)
-        part_sum(&part,
-                 categorical_kl_f32(part_logits(p, &part), part_mask(p, &part),
-                                    part_logits(q, &part), part_mask(q, &part), part.size),
-                 divergences);
+    for (struct all_parts all = {0}; parts_next(p, &all);) {
+        struct policy_part other = part_beside(q, &all.part);
+        float divergence = categorical_kl_f32(all.part.logits, all.part.mask, other.logits,
+                                              other.mask, all.part.size);
+        divergences[all.row] = all.index == 1 ? divergence : divergences[all.row] + divergence;
+    }
 }
 
 void trp_categorical_kl_backward(const trp_categorical *p, const trp_categorical *q,
                                  const trp_categorical_kl_grads *grads)
 {
     assert_same_shape(p, q);
-    for (struct policy_part part = no_part(); part_next(p, &part);)
-        categorical_kl_back_f32(part_logits(p, &part), part_mask(p, &part), part_logits(q, &part),
-                                part_mask(q, &part), part.size, grads->divergences[part.row],
-                                grads->add, grads->p_logits ? grads->p_logits + part.at : NULL,
-                                grads->q_logits ? grads->q_logits + part.at : NULL);
+    for (struct all_parts all = {0}; parts_next(p, &all);) {
+        struct policy_part other = part_beside(q, &all.part);
+        categorical_kl_back_f32(all.part.logits, all.part.mask, other.logits, other.mask,
+                                all.part.size, grads->divergences[all.row], grads->add,
+                                grads->p_logits ? grads->p_logits + all.part.at : NULL,
+                                grads->q_logits ? grads->q_logits + all.part.at : NULL);
+    }
 }

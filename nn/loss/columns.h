@@ -9,27 +9,27 @@ struct NAME(column) {
 };
 
 /* An action was taken there, and where it led to has a value. */
-ROW bool NAME(is_taken)(const struct NAME(column) * c, uint32_t step)
+LOSS_BODY bool NAME(is_taken)(const struct NAME(column) * c, uint32_t step)
 {
     bool led = c->next_values || step + 1 < c->steps;
     return led && (!c->valid || c->valid[step * c->stride]);
 }
 
 /* The next step goes on where this one led to. */
-ROW bool NAME(goes_on)(const struct NAME(column) * c, uint32_t step)
+LOSS_BODY bool NAME(goes_on)(const struct NAME(column) * c, uint32_t step)
 {
     if (step + 1 >= c->steps || !NAME(is_taken)(c, step + 1))
         return false;
     return !c->first || !c->first[(step + 1) * c->stride];
 }
 
-ROW REAL NAME(next_value)(const struct NAME(column) * c, uint32_t step)
+LOSS_BODY REAL NAME(next_value)(const struct NAME(column) * c, uint32_t step)
 {
     return c->next_values ? c->next_values[step * c->stride] : c->values[(step + 1) * c->stride];
 }
 
 /* `returns` may be the values when there are no next_values. */
-ROW REAL NAME(n_step_return)(const struct NAME(column) * c, uint32_t n, uint32_t step)
+LOSS_BODY REAL NAME(n_step_return)(const struct NAME(column) * c, uint32_t n, uint32_t step)
 {
     uint32_t last = step;
     while (last - step + 1 < n && NAME(goes_on)(c, last))
@@ -40,14 +40,14 @@ ROW REAL NAME(n_step_return)(const struct NAME(column) * c, uint32_t n, uint32_t
     return sum;
 }
 
-ROW void NAME(n_step_column)(const struct NAME(column) * c, uint32_t n, REAL *returns)
+LOSS_BODY void NAME(n_step_column)(const struct NAME(column) * c, uint32_t n, REAL *returns)
 {
     for (uint32_t step = 0; step < c->steps; step++)
         returns[step * c->stride] =
             NAME(is_taken)(c, step) ? NAME(n_step_return)(c, n, step) : c->values[step * c->stride];
 }
 
-ROW void NAME(lambda_column)(const struct NAME(column) * c, REAL lambda, REAL *returns)
+LOSS_BODY void NAME(lambda_column)(const struct NAME(column) * c, REAL lambda, REAL *returns)
 {
     REAL after = 0; /* the return of the step behind */
     for (uint32_t step = c->steps; step-- > 0;) {
@@ -61,7 +61,7 @@ ROW void NAME(lambda_column)(const struct NAME(column) * c, REAL lambda, REAL *r
     }
 }
 
-ROW void NAME(gae_column)(const struct NAME(column) * c, REAL lambda, REAL *advantages)
+LOSS_BODY void NAME(gae_column)(const struct NAME(column) * c, REAL lambda, REAL *advantages)
 {
     REAL after = 0;
     for (uint32_t step = c->steps; step-- > 0;) {
@@ -77,7 +77,7 @@ ROW void NAME(gae_column)(const struct NAME(column) * c, REAL lambda, REAL *adva
     }
 }
 
-ROW REAL NAME(cut_off)(REAL x, REAL most)
+LOSS_BODY REAL NAME(cut_off)(REAL x, REAL most)
 {
     return x > most ? most : x;
 }
@@ -87,8 +87,9 @@ struct NAME(vtrace_bars) {
     REAL rho, trace, policy_rho, lambda;
 };
 
-ROW void NAME(vtrace_column)(const struct NAME(column) * c, const struct NAME(vtrace_bars) * bars,
-                             const REAL *log_ratios, REAL *returns, REAL *advantages)
+LOSS_BODY void NAME(vtrace_column)(const struct NAME(column) * c,
+                                   const struct NAME(vtrace_bars) * bars, const REAL *log_ratios,
+                                   REAL *returns, REAL *advantages)
 {
     REAL after = 0; /* the return of the step behind, less its value */
     for (uint32_t step = c->steps; step-- > 0;) {
@@ -109,8 +110,8 @@ ROW void NAME(vtrace_column)(const struct NAME(column) * c, const struct NAME(vt
     }
 }
 
-ROW void NAME(retrace_column)(const struct NAME(column) * c, REAL lambda, const REAL *chosen,
-                              const REAL *log_ratios, REAL *returns)
+LOSS_BODY void NAME(retrace_column)(const struct NAME(column) * c, REAL lambda, const REAL *chosen,
+                                    const REAL *log_ratios, REAL *returns)
 {
     REAL after = 0; /* the trace of the step behind times what its return adds to its value */
     for (uint32_t step = c->steps; step-- > 0;) {
@@ -132,9 +133,9 @@ ROW void NAME(retrace_column)(const struct NAME(column) * c, REAL lambda, const 
 /* `values` of the column are not read: those of the steps, unscaled, are first written to
  * `targets`, and then overwritten from the first step on by what only reads later ones. `q` rows
  * are [actions], `stride` * actions apart. */
-ROW void NAME(r2d2_column)(const struct NAME(column) * column, uint32_t n, REAL epsilon,
-                           uint32_t actions, const bool *mask, const REAL *online,
-                           const REAL *target, REAL *targets)
+LOSS_BODY void NAME(r2d2_column)(const struct NAME(column) * column, uint32_t n, REAL epsilon,
+                                 uint32_t actions, const bool *mask, const REAL *online,
+                                 const REAL *target, REAL *targets)
 {
     struct NAME(column) c = *column;
     c.values = targets;

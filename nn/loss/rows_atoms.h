@@ -2,7 +2,7 @@
  * are logits, and QR-DQN's of quantiles, which are values themselves. A row has
  * [actions][atoms]. */
 
-ROW REAL NAME(log_sum_exp)(const REAL *logits, uint32_t count)
+LOSS_BODY REAL NAME(log_sum_exp)(const REAL *logits, uint32_t count)
 {
     REAL most = logits[0], sum = 0;
     for (uint32_t i = 1; i < count; i++)
@@ -12,12 +12,12 @@ ROW REAL NAME(log_sum_exp)(const REAL *logits, uint32_t count)
     return most + MATH(log)(sum);
 }
 
-ROW REAL NAME(atom)(uint32_t index, uint32_t atoms, REAL least, REAL most)
+LOSS_BODY REAL NAME(atom)(uint32_t index, uint32_t atoms, REAL least, REAL most)
 {
     return least + (most - least) * (REAL)index / (REAL)(atoms - 1);
 }
 
-ROW REAL NAME(c51_mean)(const REAL *logits, uint32_t atoms, REAL least, REAL most)
+LOSS_BODY REAL NAME(c51_mean)(const REAL *logits, uint32_t atoms, REAL least, REAL most)
 {
     REAL log_sum = NAME(log_sum_exp)(logits, atoms), mean = 0;
     for (uint32_t i = 0; i < atoms; i++)
@@ -25,7 +25,7 @@ ROW REAL NAME(c51_mean)(const REAL *logits, uint32_t atoms, REAL least, REAL mos
     return mean;
 }
 
-ROW REAL NAME(quantile_mean)(const REAL *quantiles, uint32_t count)
+LOSS_BODY REAL NAME(quantile_mean)(const REAL *quantiles, uint32_t count)
 {
     REAL sum = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -36,8 +36,8 @@ ROW REAL NAME(quantile_mean)(const REAL *quantiles, uint32_t count)
 /* The allowed action with the largest mean, of C51's (least < most) or of
  * quantiles. As argmax().
  */
-ROW uint32_t NAME(best_mean)(const REAL *row, const bool *mask, uint32_t actions, uint32_t atoms,
-                             REAL least, REAL most)
+LOSS_BODY uint32_t NAME(best_mean)(const REAL *row, const bool *mask, uint32_t actions,
+                                   uint32_t atoms, REAL least, REAL most)
 {
     uint32_t best = 0;
     while (mask && !mask[best] && best + 1 < actions)
@@ -58,8 +58,8 @@ ROW uint32_t NAME(best_mean)(const REAL *row, const bool *mask, uint32_t actions
 /* The distribution of reward + discount * a value with these logits, on the
  * same atoms: what falls between two of them is shared by its distance to them,
  * what falls outside is at the ends. */
-ROW void NAME(c51_project)(const REAL *logits, uint32_t atoms, REAL least, REAL most, REAL reward,
-                           REAL discount, REAL *projected)
+LOSS_BODY void NAME(c51_project)(const REAL *logits, uint32_t atoms, REAL least, REAL most,
+                                 REAL reward, REAL discount, REAL *projected)
 {
     REAL log_sum = NAME(log_sum_exp)(logits, atoms), gap = (most - least) / (REAL)(atoms - 1);
     for (uint32_t i = 0; i < atoms; i++)
@@ -80,8 +80,8 @@ ROW void NAME(c51_project)(const REAL *logits, uint32_t atoms, REAL least, REAL 
 /* Cross entropy from `target` to the softmax of the action's logits;
  * *divergence is that less the entropy of `target`. Writes the gradient times
  * `scale`; it may be the row. */
-ROW REAL NAME(c51_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32_t taken,
-                       const REAL *target, REAL scale, REAL *divergence, REAL *gradient)
+LOSS_BODY REAL NAME(c51_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32_t taken,
+                             const REAL *target, REAL scale, REAL *divergence, REAL *gradient)
 {
     const REAL *logits = row + (size_t)taken * atoms;
     REAL log_sum = NAME(log_sum_exp)(logits, atoms), loss = 0, entropy = 0;
@@ -100,7 +100,7 @@ ROW REAL NAME(c51_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32
 
 /* |tau - 1{miss < 0}| times the Huber loss, which is its slope times the error
  * less half of that. */
-ROW REAL NAME(quantile_miss)(REAL miss, REAL tau, REAL delta, REAL *push)
+LOSS_BODY REAL NAME(quantile_miss)(REAL miss, REAL tau, REAL delta, REAL *push)
 {
     REAL slope = miss > delta ? delta : miss;
     slope = slope < -delta ? -delta : slope;
@@ -111,8 +111,8 @@ ROW REAL NAME(quantile_miss)(REAL miss, REAL tau, REAL delta, REAL *push)
 
 /* Sums of one quantile against `targets`, in lanes that a compiler makes
  * vectors of: its loss, and its derivative with the sign turned. */
-ROW REAL NAME(quantile_sum)(REAL quantile, REAL tau, const REAL *targets, uint32_t count,
-                            REAL delta, REAL *push)
+LOSS_BODY REAL NAME(quantile_sum)(REAL quantile, REAL tau, const REAL *targets, uint32_t count,
+                                  REAL delta, REAL *push)
 {
     REAL losses[QUANTILE_LANES] = {0}, pushes[QUANTILE_LANES] = {0}, loss = 0;
     uint32_t whole = count - count % QUANTILE_LANES;
@@ -132,9 +132,9 @@ ROW REAL NAME(quantile_sum)(REAL quantile, REAL tau, const REAL *targets, uint32
 /* Quantile regression with the Huber loss: the sum over the action's quantiles
  * of the mean over `targets`, [atoms], too. *error: the mean of targets less
  * that of the quantiles. */
-ROW REAL NAME(quantile_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32_t taken,
-                            const REAL *targets, REAL delta, REAL scale, REAL *error,
-                            REAL *gradient)
+LOSS_BODY REAL NAME(quantile_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32_t taken,
+                                  const REAL *targets, REAL delta, REAL scale, REAL *error,
+                                  REAL *gradient)
 {
     const REAL *quantiles = row + (size_t)taken * atoms;
     REAL loss = 0, share = 1 / (REAL)atoms;

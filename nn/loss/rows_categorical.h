@@ -6,12 +6,13 @@ struct NAME(softmax) {
     REAL most, log_sum;
 };
 
-ROW bool NAME(is_allowed)(const bool *mask, uint32_t choice)
+LOSS_BODY bool NAME(is_allowed)(const bool *mask, uint32_t choice)
 {
     return !mask || mask[choice];
 }
 
-ROW struct NAME(softmax) NAME(softmax_of)(const REAL *logits, const bool *mask, uint32_t count)
+LOSS_BODY struct NAME(softmax)
+    NAME(softmax_of)(const REAL *logits, const bool *mask, uint32_t count)
 {
     uint32_t best = NAME(argmax)(logits, mask, count);
     struct NAME(softmax) softmax;
@@ -24,24 +25,24 @@ ROW struct NAME(softmax) NAME(softmax_of)(const REAL *logits, const bool *mask, 
     return softmax;
 }
 
-ROW REAL NAME(choice_log_prob)(const REAL *logits, const bool *mask, struct NAME(softmax) softmax,
-                               uint32_t choice)
+LOSS_BODY REAL NAME(choice_log_prob)(const REAL *logits, const bool *mask,
+                                     struct NAME(softmax) softmax, uint32_t choice)
 {
     if (!NAME(is_allowed)(mask, choice))
         return -(REAL)INFINITY;
     return logits[choice] - softmax.most - softmax.log_sum;
 }
 
-ROW REAL NAME(categorical_log_prob)(const REAL *logits, const bool *mask, uint32_t count,
-                                    uint32_t taken)
+LOSS_BODY REAL NAME(categorical_log_prob)(const REAL *logits, const bool *mask, uint32_t count,
+                                          uint32_t taken)
 {
     struct NAME(softmax) softmax = NAME(softmax_of)(logits, mask, count);
     return NAME(choice_log_prob)(logits, mask, softmax, taken);
 }
 
 /* The choice that `uniform`, in [0, 1), falls on. */
-ROW uint32_t NAME(categorical_draw)(const REAL *logits, const bool *mask, uint32_t count,
-                                    double uniform)
+LOSS_BODY uint32_t NAME(categorical_draw)(const REAL *logits, const bool *mask, uint32_t count,
+                                          double uniform)
 {
     uint32_t choice = NAME(argmax)(logits, mask, count);
     REAL most = logits[choice];
@@ -63,13 +64,13 @@ ROW uint32_t NAME(categorical_draw)(const REAL *logits, const bool *mask, uint32
 }
 
 /* p log p, and 0 of what is impossible. */
-ROW REAL NAME(plogp)(REAL p, REAL log_prob)
+LOSS_BODY REAL NAME(plogp)(REAL p, REAL log_prob)
 {
     return p > 0 || p != p ? p * log_prob : 0;
 }
 
-ROW REAL NAME(softmax_entropy)(const REAL *logits, const bool *mask, uint32_t count,
-                               struct NAME(softmax) softmax)
+LOSS_BODY REAL NAME(softmax_entropy)(const REAL *logits, const bool *mask, uint32_t count,
+                                     struct NAME(softmax) softmax)
 {
     REAL sum = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -79,16 +80,16 @@ ROW REAL NAME(softmax_entropy)(const REAL *logits, const bool *mask, uint32_t co
     return sum;
 }
 
-ROW REAL NAME(categorical_entropy)(const REAL *logits, const bool *mask, uint32_t count)
+LOSS_BODY REAL NAME(categorical_entropy)(const REAL *logits, const bool *mask, uint32_t count)
 {
     return NAME(softmax_entropy)(logits, mask, count, NAME(softmax_of)(logits, mask, count));
 }
 
 /* Adds to, or writes, the gradient of by_log_prob * log p(taken) + by_entropy * entropy. It may be
  * the logits. */
-ROW void NAME(categorical_back)(const REAL *logits, const bool *mask, uint32_t count,
-                                uint32_t taken, REAL by_log_prob, REAL by_entropy, bool add,
-                                REAL *gradient)
+LOSS_BODY void NAME(categorical_back)(const REAL *logits, const bool *mask, uint32_t count,
+                                      uint32_t taken, REAL by_log_prob, REAL by_entropy, bool add,
+                                      REAL *gradient)
 {
     struct NAME(softmax) softmax = NAME(softmax_of)(logits, mask, count);
     REAL entropy = by_entropy != 0 ? NAME(softmax_entropy)(logits, mask, count, softmax) : 0;
@@ -106,8 +107,8 @@ ROW void NAME(categorical_back)(const REAL *logits, const bool *mask, uint32_t c
 }
 
 /* KL(p || q) */
-ROW REAL NAME(categorical_kl)(const REAL *p, const bool *p_mask, const REAL *q, const bool *q_mask,
-                              uint32_t count)
+LOSS_BODY REAL NAME(categorical_kl)(const REAL *p, const bool *p_mask, const REAL *q,
+                                    const bool *q_mask, uint32_t count)
 {
     struct NAME(softmax) of_p = NAME(softmax_of)(p, p_mask, count);
     struct NAME(softmax) of_q = NAME(softmax_of)(q, q_mask, count);
@@ -121,9 +122,9 @@ ROW REAL NAME(categorical_kl)(const REAL *p, const bool *p_mask, const REAL *q, 
 }
 
 /* Adds to, or writes, the gradients of scale * KL(p || q), of which one may be NULL. */
-ROW void NAME(categorical_kl_back)(const REAL *p, const bool *p_mask, const REAL *q,
-                                   const bool *q_mask, uint32_t count, REAL scale, bool add,
-                                   REAL *dp, REAL *dq)
+LOSS_BODY void NAME(categorical_kl_back)(const REAL *p, const bool *p_mask, const REAL *q,
+                                         const bool *q_mask, uint32_t count, REAL scale, bool add,
+                                         REAL *dp, REAL *dq)
 {
     struct NAME(softmax) of_p = NAME(softmax_of)(p, p_mask, count);
     struct NAME(softmax) of_q = NAME(softmax_of)(q, q_mask, count);

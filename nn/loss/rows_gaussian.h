@@ -9,38 +9,38 @@ struct NAME(gaussian) {
 };
 
 /* log_std within its bounds. */
-ROW REAL NAME(bounded_log_std)(const struct NAME(gaussian) * g, uint32_t i)
+LOSS_BODY REAL NAME(bounded_log_std)(const struct NAME(gaussian) * g, uint32_t i)
 {
     REAL log_std = g->log_std[i];
     return log_std < g->least ? g->least : log_std > g->most ? g->most : log_std;
 }
 
 /* Its derivative by log_std. */
-ROW REAL NAME(bounded_slope)(const struct NAME(gaussian) * g, uint32_t i)
+LOSS_BODY REAL NAME(bounded_slope)(const struct NAME(gaussian) * g, uint32_t i)
 {
     return g->log_std[i] < g->least || g->log_std[i] > g->most ? 0 : 1;
 }
 
 /* log(1 - tanh(u)^2): 2 (log 2 - u - softplus(-2 u)), which is even in u. */
-ROW REAL NAME(log_tanh_slope)(REAL u)
+LOSS_BODY REAL NAME(log_tanh_slope)(REAL u)
 {
     REAL size = MATH(fabs)(u);
     return 2 * ((REAL)0.69314718055994530942 - size - MATH(log1p)(MATH(exp)(-2 * size)));
 }
 
 /* The largest that |action - middle| can be. */
-ROW REAL NAME(half)(const struct NAME(gaussian) * g, uint32_t i)
+LOSS_BODY REAL NAME(half)(const struct NAME(gaussian) * g, uint32_t i)
 {
     return g->low ? (REAL)0.5 * (g->high[i] - g->low[i]) : 1;
 }
 
-ROW REAL NAME(middle)(const struct NAME(gaussian) * g, uint32_t i)
+LOSS_BODY REAL NAME(middle)(const struct NAME(gaussian) * g, uint32_t i)
 {
     return g->low ? (REAL)0.5 * (g->high[i] + g->low[i]) : 0;
 }
 
 /* What u is squashed to. */
-ROW REAL NAME(squash)(const struct NAME(gaussian) * g, REAL u, uint32_t i)
+LOSS_BODY REAL NAME(squash)(const struct NAME(gaussian) * g, REAL u, uint32_t i)
 {
     REAL action = MATH(tanh)(u);
     if (!g->low)
@@ -50,13 +50,13 @@ ROW REAL NAME(squash)(const struct NAME(gaussian) * g, REAL u, uint32_t i)
 }
 
 /* The logarithm of its derivative. */
-ROW REAL NAME(log_squash_slope)(const struct NAME(gaussian) * g, REAL u, uint32_t i)
+LOSS_BODY REAL NAME(log_squash_slope)(const struct NAME(gaussian) * g, REAL u, uint32_t i)
 {
     return NAME(log_tanh_slope)(u) + (g->low ? MATH(log)(NAME(half)(g, i)) : 0);
 }
 
 /* The u that squashed to `action`, of which none is as large as 1. */
-ROW REAL NAME(unsquash)(const struct NAME(gaussian) * g, REAL action, uint32_t i)
+LOSS_BODY REAL NAME(unsquash)(const struct NAME(gaussian) * g, REAL action, uint32_t i)
 {
     if (g->low)
         action = (action - NAME(middle)(g, i)) / NAME(half)(g, i);
@@ -65,12 +65,12 @@ ROW REAL NAME(unsquash)(const struct NAME(gaussian) * g, REAL action, uint32_t i
 }
 
 /* Of u = mean + exp(log_std) z. */
-ROW REAL NAME(normal_log_prob)(REAL z, REAL log_std)
+LOSS_BODY REAL NAME(normal_log_prob)(REAL z, REAL log_std)
 {
     return -(REAL)0.5 * z * z - log_std - (REAL)0.91893853320467274178; /* log sqrt(2 pi) */
 }
 
-ROW REAL NAME(gaussian_log_prob)(const struct NAME(gaussian) * g, const REAL *actions)
+LOSS_BODY REAL NAME(gaussian_log_prob)(const struct NAME(gaussian) * g, const REAL *actions)
 {
     REAL sum = 0;
     for (uint32_t i = 0; i < g->size; i++) {
@@ -83,7 +83,8 @@ ROW REAL NAME(gaussian_log_prob)(const struct NAME(gaussian) * g, const REAL *ac
 }
 
 /* Writes the actions that noise makes, which may be the noise; returns their log-probability. */
-ROW REAL NAME(gaussian_transform)(const struct NAME(gaussian) * g, const REAL *noise, REAL *actions)
+LOSS_BODY REAL NAME(gaussian_transform)(const struct NAME(gaussian) * g, const REAL *noise,
+                                        REAL *actions)
 {
     REAL sum = 0;
     for (uint32_t i = 0; i < g->size; i++) {
@@ -97,7 +98,7 @@ ROW REAL NAME(gaussian_transform)(const struct NAME(gaussian) * g, const REAL *n
 }
 
 /* `noise` is read of squashed ones only. */
-ROW REAL NAME(gaussian_entropy)(const struct NAME(gaussian) * g, const REAL *noise)
+LOSS_BODY REAL NAME(gaussian_entropy)(const struct NAME(gaussian) * g, const REAL *noise)
 {
     REAL sum = 0;
     for (uint32_t i = 0; i < g->size; i++) {
@@ -121,7 +122,7 @@ struct NAME(gaussian_push) {
     REAL mean, log_std;
 };
 
-ROW struct NAME(gaussian_push)
+LOSS_BODY struct NAME(gaussian_push)
     NAME(gaussian_push_at)(const struct NAME(gaussian) * g, const struct NAME(gaussian_slopes) * by,
                            uint32_t i)
 {
@@ -149,9 +150,9 @@ ROW struct NAME(gaussian_push)
 }
 
 /* Adds to, or writes, the gradients, which may be mean and log_std. */
-ROW void NAME(gaussian_back)(const struct NAME(gaussian) * g,
-                             const struct NAME(gaussian_slopes) * by, bool add_mean,
-                             bool add_log_std, REAL *dmean, REAL *dlog_std)
+LOSS_BODY void NAME(gaussian_back)(const struct NAME(gaussian) * g,
+                                   const struct NAME(gaussian_slopes) * by, bool add_mean,
+                                   bool add_log_std, REAL *dmean, REAL *dlog_std)
 {
     for (uint32_t i = 0; i < g->size; i++) {
         struct NAME(gaussian_push) push = NAME(gaussian_push_at)(g, by, i);
@@ -165,21 +166,21 @@ ROW void NAME(gaussian_back)(const struct NAME(gaussian) * g,
 
 /* Of one dimension: what the means' distance makes of KL(p || q) with the deviation exp(log_std).
  */
-ROW REAL NAME(mean_divergence)(const struct NAME(gaussian) * p, const struct NAME(gaussian) * q,
-                               REAL log_std, uint32_t i)
+LOSS_BODY REAL NAME(mean_divergence)(const struct NAME(gaussian) * p,
+                                     const struct NAME(gaussian) * q, REAL log_std, uint32_t i)
 {
     REAL z = (p->mean[i] - q->mean[i]) * MATH(exp)(-log_std);
     return (REAL)0.5 * z * z;
 }
 
 /* What the deviations make of it: log(q / p) + (p^2 / q^2 - 1) / 2. */
-ROW REAL NAME(std_divergence)(REAL p_log_std, REAL q_log_std)
+LOSS_BODY REAL NAME(std_divergence)(REAL p_log_std, REAL q_log_std)
 {
     REAL more = p_log_std - q_log_std;
     return (REAL)0.5 * MATH(expm1)(2 * more) - more;
 }
 
-ROW REAL NAME(gaussian_kl)(const struct NAME(gaussian) * p, const struct NAME(gaussian) * q)
+LOSS_BODY REAL NAME(gaussian_kl)(const struct NAME(gaussian) * p, const struct NAME(gaussian) * q)
 {
     REAL sum = 0;
     for (uint32_t i = 0; i < p->size; i++) {
@@ -190,8 +191,8 @@ ROW REAL NAME(gaussian_kl)(const struct NAME(gaussian) * p, const struct NAME(ga
     return sum;
 }
 
-ROW void NAME(decoupled_kl)(const struct NAME(gaussian) * p, const struct NAME(gaussian) * q,
-                            REAL *means, REAL *stds)
+LOSS_BODY void NAME(decoupled_kl)(const struct NAME(gaussian) * p, const struct NAME(gaussian) * q,
+                                  REAL *means, REAL *stds)
 {
     for (uint32_t i = 0; i < p->size; i++) {
         REAL p_log_std = NAME(bounded_log_std)(p, i), q_log_std = NAME(bounded_log_std)(q, i);
@@ -207,10 +208,11 @@ struct NAME(kl_slopes) {
 };
 
 /* Of dimension i; the decoupled ones have p as a constant. */
-ROW void NAME(gaussian_kl_push_at)(const struct NAME(gaussian) * p, const struct NAME(gaussian) * q,
-                                   const struct NAME(kl_slopes) * by, uint32_t i,
-                                   struct NAME(gaussian_push) * to_p,
-                                   struct NAME(gaussian_push) * to_q)
+LOSS_BODY void NAME(gaussian_kl_push_at)(const struct NAME(gaussian) * p,
+                                         const struct NAME(gaussian) * q,
+                                         const struct NAME(kl_slopes) * by, uint32_t i,
+                                         struct NAME(gaussian_push) * to_p,
+                                         struct NAME(gaussian_push) * to_q)
 {
     REAL p_log_std = NAME(bounded_log_std)(p, i), q_log_std = NAME(bounded_log_std)(q, i);
     REAL gap = p->mean[i] - q->mean[i], more = MATH(expm1)(2 * (p_log_std - q_log_std));

@@ -1,7 +1,7 @@
 /* MPO's duals and weights, for REAL and NAME(). */
 
 /* softplus, and its derivative; both are those of -18 below that, so that it comes back. */
-ROW REAL NAME(mpo_dual)(REAL number, REAL *slope)
+LOSS_BODY REAL NAME(mpo_dual)(REAL number, REAL *slope)
 {
     REAL x = number < -18 ? -18 : number, size = MATH(exp)(-MATH(fabs)(x));
     *slope = (x > 0 ? 1 : size) / (1 + size);
@@ -10,7 +10,7 @@ ROW REAL NAME(mpo_dual)(REAL number, REAL *slope)
 
 /* log mean exp(q / eta); writes count * the softmax, which may be q. *push: the derivative of eta
  * times the result with respect to eta. NaN where some q is not finite. */
-ROW REAL NAME(mpo_row)(const REAL *q, uint32_t count, REAL eta, REAL *weights, REAL *push)
+LOSS_BODY REAL NAME(mpo_row)(const REAL *q, uint32_t count, REAL eta, REAL *weights, REAL *push)
 {
     REAL most = q[0], sum = 0, mean = 0, bad = 0;
     for (uint32_t i = 0; i < count; i++) {

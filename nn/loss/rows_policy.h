@@ -1,7 +1,7 @@
 /* Losses of one action's log-probability, for REAL and NAME(). */
 
 /* -min(ratio advantage, clip(ratio) advantage); *push is its derivative by log_ratio. */
-ROW REAL NAME(ppo_row)(REAL log_ratio, REAL advantage, REAL clip, REAL *push)
+LOSS_BODY REAL NAME(ppo_row)(REAL log_ratio, REAL advantage, REAL clip, REAL *push)
 {
     REAL ratio = MATH(exp)(log_ratio), free = ratio * advantage;
     REAL kept = ratio < 1 - clip ? 1 - clip : ratio > 1 + clip ? 1 + clip : ratio;
@@ -15,14 +15,14 @@ ROW REAL NAME(ppo_row)(REAL log_ratio, REAL advantage, REAL clip, REAL *push)
 }
 
 /* An estimate of KL(old || new) of one action of the old policy. */
-ROW REAL NAME(divergence_of_ratio)(REAL log_ratio)
+LOSS_BODY REAL NAME(divergence_of_ratio)(REAL log_ratio)
 {
     return MATH(expm1)(log_ratio) - log_ratio;
 }
 
 /* CRR's weight of an action of value q beside `count` others. */
-ROW REAL NAME(crr_weight)(REAL q, const REAL *others, uint32_t count, bool max, bool binary,
-                          REAL temperature, REAL most)
+LOSS_BODY REAL NAME(crr_weight)(REAL q, const REAL *others, uint32_t count, bool max, bool binary,
+                                REAL temperature, REAL most)
 {
     REAL sum = 0, largest = others[0], advantage, weight;
     for (uint32_t i = 0; i < count; i++) {

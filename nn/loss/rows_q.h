@@ -1,7 +1,7 @@
 /* Values of actions, for REAL and NAME(). */
 
 /* See trp_argmax(). */
-ROW uint32_t NAME(argmax)(const REAL *values, const bool *mask, uint32_t count)
+LOSS_BODY uint32_t NAME(argmax)(const REAL *values, const bool *mask, uint32_t count)
 {
     uint32_t best = 0;
     while (mask && !mask[best] && best + 1 < count)
@@ -16,22 +16,23 @@ ROW uint32_t NAME(argmax)(const REAL *values, const bool *mask, uint32_t count)
 }
 
 /* The Huber loss, and its derivative. */
-ROW REAL NAME(huber)(REAL error, REAL delta, REAL *slope)
+LOSS_BODY REAL NAME(huber)(REAL error, REAL delta, REAL *slope)
 {
     REAL size = MATH(fabs)(error);
     *slope = error > delta ? delta : error < -delta ? -delta : error;
     return size <= delta ? (REAL)0.5 * error * error : delta * (size - (REAL)0.5 * delta);
 }
 
-ROW REAL NAME(double_q_target)(REAL reward, REAL discount, const REAL *next_online,
-                               const REAL *next_target, const bool *next_mask, uint32_t actions)
+LOSS_BODY REAL NAME(double_q_target)(REAL reward, REAL discount, const REAL *next_online,
+                                     const REAL *next_target, const bool *next_mask,
+                                     uint32_t actions)
 {
     return reward + discount * next_target[NAME(argmax)(next_online, next_mask, actions)];
 }
 
 /* Writes the gradient times `scale`. */
-ROW REAL NAME(q_row)(const REAL *q, uint32_t actions, uint32_t taken, REAL target, REAL delta,
-                     REAL scale, REAL *error, REAL *dq)
+LOSS_BODY REAL NAME(q_row)(const REAL *q, uint32_t actions, uint32_t taken, REAL target, REAL delta,
+                           REAL scale, REAL *error, REAL *dq)
 {
     REAL slope;
     *error = target - q[taken];
@@ -44,7 +45,8 @@ ROW REAL NAME(q_row)(const REAL *q, uint32_t actions, uint32_t taken, REAL targe
 
 /* temperature * log sum exp(values / temperature) over what is allowed: the value of the policy
  * that is soft in these values, its entropy times the temperature included. */
-ROW REAL NAME(soft_value)(const REAL *values, const bool *mask, uint32_t count, REAL temperature)
+LOSS_BODY REAL NAME(soft_value)(const REAL *values, const bool *mask, uint32_t count,
+                                REAL temperature)
 {
     uint32_t best = NAME(argmax)(values, mask, count);
     REAL sum = 0;
@@ -55,8 +57,8 @@ ROW REAL NAME(soft_value)(const REAL *values, const bool *mask, uint32_t count, 
 }
 
 /* What is added to the reward: scale * [temperature * log policy(taken)], cut off at `least`. */
-ROW REAL NAME(munchausen)(const REAL *values, const bool *mask, uint32_t count, uint32_t taken,
-                          REAL temperature, REAL scale, REAL least)
+LOSS_BODY REAL NAME(munchausen)(const REAL *values, const bool *mask, uint32_t count,
+                                uint32_t taken, REAL temperature, REAL scale, REAL least)
 {
     REAL log_policy = values[taken] - NAME(soft_value)(values, mask, count, temperature);
     log_policy = log_policy > 0 ? 0 : log_policy; /* rounding */

@@ -1,14 +1,14 @@
 /* Values of states, and the scale that R2D2 learns values in, for REAL and NAME(). */
 
 /* h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x */
-ROW REAL NAME(rescale)(REAL x, REAL epsilon)
+LOSS_BODY REAL NAME(rescale)(REAL x, REAL epsilon)
 {
     REAL size = MATH(fabs)(x), root = MATH(sqrt)(size + 1);
     return MATH(copysign)(size / (root + 1), x) + epsilon * x;
 }
 
 /* Its inverse, without the differences of nearly equal numbers that the usual form has. */
-ROW REAL NAME(unscale)(REAL y, REAL epsilon)
+LOSS_BODY REAL NAME(unscale)(REAL y, REAL epsilon)
 {
     REAL size = MATH(fabs)(y), four = 4 * epsilon * (size + 1 + epsilon);
     REAL part = MATH(sqrt)(1 + four) + 1; /* the root of |x| + 1 is 2 (size + 1 + epsilon) / part */
@@ -18,7 +18,7 @@ ROW REAL NAME(unscale)(REAL y, REAL epsilon)
 
 /* The Huber loss of a value; with clip > 0 the larger one of that and the loss of the value kept
  * within +-clip of the old one. *push is the derivative. */
-ROW REAL NAME(value_row)(REAL value, REAL target, REAL delta, REAL old, REAL clip, REAL *push)
+LOSS_BODY REAL NAME(value_row)(REAL value, REAL target, REAL delta, REAL old, REAL clip, REAL *push)
 {
     REAL slope, clipped_slope, loss = NAME(huber)(target - value, delta, &slope);
     *push = -slope;

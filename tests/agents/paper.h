@@ -65,6 +65,15 @@ static inline void paper_backward(const struct paper_net *net, const struct pape
     }
 }
 
+/* What a step draws from in one place of its draw `number`, where `before` is the learner's stream
+ * as it was before the step. */
+static inline trp_rng paper_draw(const trp_rng *before, uint64_t number, uint64_t place)
+{
+    trp_rng stream = *before, rng;
+    trp_rng_init(&rng, trp_rng_u64(&stream), number << 32 | place);
+    return rng;
+}
+
 /* What a network says at a row of states alone. */
 static inline void paper_say(const struct paper_net *net, const float *states, size_t row,
                              struct paper_pass *pass)

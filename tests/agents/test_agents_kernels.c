@@ -1,5 +1,5 @@
 /* Kernels of agents on a machine of tests: their code is what runs, and the bits are the host's. */
-#include "agents/moves.h"
+#include "agents/bodies/moves.h"
 #include "agents/gather.h"
 #include "agents/tile.h"
 #include "gpu_kernels.h"

@@ -86,8 +86,6 @@ static void draw_rows(const struct study *study, const struct items *items,
     struct paper_net policy = policy_of(study, before->target_params);
     struct paper_net critic = paper_critic(study, before->target_critics, 0);
     size_t beyond = 0;
-    trp_rng rng;
-    trp_rng_init(&rng, trp_rng_u64(&before->rng), 0);
     for (size_t row = 0; row < PAPER_ROWS; row++) {
         struct row *to = &rows[row];
         struct paper_pass pass;
@@ -99,6 +97,7 @@ static void draw_rows(const struct study *study, const struct items *items,
         }
         for (size_t s = 0; s < SAMPLES; s++) {
             double cut[PAPER_ACTION], squares = 0;
+            trp_rng rng = paper_draw(&before->rng, 0, row * SAMPLES + s);
             for (size_t i = 0; i < PAPER_ACTION; i++) {
                 double action = to->mean[i] + to->std[i] * trp_rng_normal(&rng);
                 to->actions[s][i] = action;

@@ -226,6 +226,8 @@ static bool draw(const struct paper_pass *said, trp_rng *rng, double action[PAPE
     return cut;
 }
 
+enum { DRAW_NOW, DRAW_NEXT };
+
 struct crr_before {
     float *params, *critics, *target_params, *target_critics;
     trp_rng rng;
@@ -242,13 +244,12 @@ static void check_critics(struct study *study, const struct items *items, bool t
     struct paper_net critics[2];
     double targets[PAPER_ROWS];
     size_t cut = 0, second = 0;
-    trp_rng rng;
     for (int i = 0; i <= twin; i++)
         critics[i] = paper_critic(study, before->target_critics, i);
-    trp_rng_init(&rng, trp_rng_u64(&before->rng), 0);
     for (size_t row = 0; row < PAPER_ROWS; row++) {
         struct paper_pass pass;
         double drawn[PAPER_ACTION];
+        trp_rng rng = paper_draw(&before->rng, DRAW_NEXT, row);
         say(&policy, next, row, &pass);
         cut += draw(&pass, &rng, drawn);
         double q = paper_q(&critics[0], next, row, drawn, NULL);
@@ -268,8 +269,6 @@ static void find_weights(const struct study *study, const struct items *items,
     struct paper_net policy = policy_of(study, before->params);
     struct paper_net critic =
         paper_critic(study, study->run.values[paper_vector(study, "critics")], 0);
-    trp_rng rng;
-    trp_rng_init(&rng, trp_rng_u64(&before->rng), 0);
     for (size_t row = 0; row < PAPER_ROWS; row++) {
         struct paper_pass pass;
         double action[] = {paper_action(items, row, 0), paper_action(items, row, 1)};
@@ -277,6 +276,7 @@ static void find_weights(const struct study *study, const struct items *items,
         say(&policy, states, row, &pass);
         for (size_t i = 0; i < SAMPLES; i++) {
             double drawn[PAPER_ACTION];
+            trp_rng rng = paper_draw(&before->rng, DRAW_NOW, row * SAMPLES + i);
             draw(&pass, &rng, drawn);
             double q = paper_q(&critic, states, row, drawn, NULL);
             mean += q / SAMPLES;

@@ -108,10 +108,9 @@ static void find_targets(const struct study *study, const struct items *items,
     struct paper_net critics[] = {paper_critic(study, before->target_critics, 0),
                                   paper_critic(study, before->target_critics, 1)};
     size_t first = 0, second = 0;
-    trp_rng rng;
-    trp_rng_init(&rng, trp_rng_u64(&before->rng), 0);
     for (size_t row = 0; row < PAPER_ROWS; row++) {
         struct drawn drawn;
+        trp_rng rng = paper_draw(&before->rng, 0, row);
         draw(&policy, next, row, &rng, &drawn);
         double q = paper_q(&critics[0], next, row, drawn.action, NULL);
         double q2 = paper_q(&critics[1], next, row, drawn.action, NULL);
@@ -156,10 +155,9 @@ static void check_policy(struct study *study, const struct items *items, struct 
     struct paper_net critics[] = {paper_critic(study, now, 0), paper_critic(study, now, 1)};
     double loss = 0, entropy = 0;
     size_t cut = 0;
-    trp_rng rng;
-    trp_rng_init(&rng, trp_rng_u64(&before->rng), 0);
     for (size_t row = 0; row < PAPER_ROWS; row++) {
         struct drawn drawn;
+        trp_rng rng = paper_draw(&before->rng, 1, row);
         draw(&policy, states, row, &rng, &drawn);
         entropy -= drawn.log_prob / PAPER_ROWS;
         loss +=
@@ -218,21 +216,20 @@ static void find_gaps(struct study *study, const struct items *items, struct bef
     struct paper_net critics[] = {paper_critic(study, before->critics, 0),
                                   paper_critic(study, before->critics, 1)};
     double gap = 0;
-    trp_rng rngs[3];
     gaps[0] = gaps[1] = paper_critic_shape;
-    for (size_t kind = 0; kind < 3; kind++)
-        trp_rng_init(&rngs[kind], trp_rng_u64(&before->rng), 0);
     for (size_t row = 0; row < PAPER_ROWS; row++) {
         double actions[3 * CQL_SAMPLES][PAPER_ACTION], log_probs[3 * CQL_SAMPLES];
         for (size_t i = 0; i < CQL_SAMPLES; i++) {
+            trp_rng rng = paper_draw(&before->rng, 2, row * CQL_SAMPLES + i);
             for (size_t k = 0; k < PAPER_ACTION; k++)
-                actions[i][k] = 2 * trp_rng_double(&rngs[0]) - 1;
+                actions[i][k] = 2 * trp_rng_double(&rng) - 1;
             log_probs[i] = -log(4);
         }
         for (size_t i = CQL_SAMPLES; i < 3 * CQL_SAMPLES; i++) {
             struct drawn drawn;
             size_t kind = i / CQL_SAMPLES;
-            draw(&policy, kind == 1 ? states : next, row, &rngs[kind], &drawn);
+            trp_rng rng = paper_draw(&before->rng, 2 + kind, row * CQL_SAMPLES + i % CQL_SAMPLES);
+            draw(&policy, kind == 1 ? states : next, row, &rng, &drawn);
             memcpy(actions[i], drawn.action, sizeof drawn.action);
             log_probs[i] = drawn.log_prob;
         }

@@ -84,9 +84,8 @@ static void find_targets(const struct study *study, const struct items *items,
     struct paper_net critics[] = {paper_critic(study, before->target_critics, 0),
                                   paper_critic(study, before->target_critics, 1)};
     size_t cut = 0, beyond = 0, first = 0, second = 0;
-    trp_rng rng;
-    trp_rng_init(&rng, trp_rng_u64(&before->rng), 0);
     for (size_t row = 0; row < PAPER_ROWS; row++) {
+        trp_rng rng = paper_draw(&before->rng, 0, row);
         struct paper_pass pass;
         double action[PAPER_ACTION];
         say(&policy, next, row, &pass);

@@ -36,6 +36,7 @@ struct drawn_source {
     uint64_t fails_at; /* this one does not come; 0: all do */
     trp_device *device;
     void (*closes)(trp_device *device); /* what is asserted of it then; NULL: nothing */
+    void (*gives)(trp_device *device, uint64_t number); /* the same of each batch */
     double *priorities;
     size_t priority_count;
 };
@@ -76,6 +77,8 @@ static inline trp_status drawn_next(trp_source *base, trp_batch *batch, int64_t 
     void **columns = source->columns[number % source->held];
     const trp_columns *specs = &source->spec->columns;
     trp_rng rng;
+    if (source->gives)
+        source->gives(source->device, number);
     if (number == source->fails_at)
         return trp_fail(TRP_DATA_LOSS, "batch %" PRIu64 " is damaged", number);
     trp_rng_init(&rng, 5, number);
@@ -163,6 +166,7 @@ static const trp_env_impl dots_impl = {
 struct run {
     struct drawn_source source;
     trp_learner *learner;
+    size_t vector_count; /* of its updater */
     trp_status status;
     char *dir;
 };
@@ -172,6 +176,7 @@ struct wanted {
     trp_agent agent;
     trp_device *device; /* NULL: the host's */
     void (*closes)(trp_device *device);
+    void (*gives)(trp_device *device, uint64_t number);
     uint64_t steps, first, nan_at, fails_at;
     uint32_t publish_every;
     const char *dir; /* NULL: one of its own */
@@ -186,7 +191,8 @@ static inline void run_begin(struct run *run, const struct wanted *wanted)
                                    .nan_at = wanted->nan_at,
                                    .fails_at = wanted->fails_at,
                                    .device = wanted->device,
-                                   .closes = wanted->closes}};
+                                   .closes = wanted->closes,
+                                   .gives = wanted->gives}};
     run->dir = xstrdup(wanted->dir ? wanted->dir : "/tmp/test_device_learner.XXXXXX");
     if (!wanted->dir)
         assert_non_null(mkdtemp(run->dir));
@@ -203,6 +209,7 @@ static inline void run_begin(struct run *run, const struct wanted *wanted)
     OR_FAIL(wanted->agent.impl->updater(
         &wanted->agent, env, &(trp_updater_options){.batch_size = BATCH, .device = wanted->device},
         &loop.updater));
+    run->vector_count = loop.updater->vector_count;
     OR_FAIL(trp_learner_create(&run->learner, &loop));
     run->status = trp_learner_run(run->learner);
 }

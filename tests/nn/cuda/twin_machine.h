@@ -56,6 +56,8 @@ struct twin_machine {
     bool checks_waits; /* of each graph, whether all are needed */
     bool convolves;    /* as a machine with cuDNN does */
     uint64_t graphs, launches, runs, waits, convolutions;
+    uint64_t host_works;            /* functions of the host's, on copies of operands */
+    uint64_t deliveries, delivered; /* copies to the host, and their bytes */
     const struct cuda_kernel *(*more)(const char *name); /* kernels besides those of nn/ */
 };
 
@@ -199,6 +201,9 @@ static inline void twin_work(struct twin_machine *twin, const struct cuda_list *
     twin_protect(twin, work->reaches, work->reach_count, true);
     switch (work->kind) {
     case WORK_KERNEL:
+        for (uint32_t i = 0; i < work->reach_count; i++)
+            assert_true(!work->reaches[i].memory ||
+                        twin_owns(&twin->base, work->reaches[i].memory));
         twin_kernel(&twin->rng, work->kernel, arguments);
         break;
     case WORK_GEMM:
@@ -216,6 +221,7 @@ static inline void twin_work(struct twin_machine *twin, const struct cuda_list *
         break;
     case WORK_HOST:
         twin_host(list, work);
+        twin->host_works++;
         break;
     }
     twin_protect(twin, work->reaches, work->reach_count, false);
@@ -369,7 +375,10 @@ static inline void twin_copy(struct machine *machine, struct machine_stream *str
                              const void *from, size_t bytes)
 {
     struct twin_action *action = twin_put(stream, TWIN_COPY);
-    assert_true(twin_owns(machine, to) != twin_owns(machine, from));
+    bool delivers = twin_owns(machine, from);
+    assert_true(twin_owns(machine, to) != delivers);
+    twin_of(machine)->deliveries += delivers;
+    twin_of(machine)->delivered += delivers ? bytes : 0;
     action->to = to;
     action->from = from;
     action->bytes = bytes;

@@ -497,11 +497,16 @@ static trp_status check_batches(const struct node_group *group)
 static trp_status check_compression(const struct node_group *group)
 {
     const trp_learner_options *options = &group->options.learner;
-    if (options->compression == TRP_COMPRESSION_NONE || options->mode == TRP_LEARNERS_SYNCHRONOUS)
+    const char *why = NULL;
+    if (options->compression == TRP_COMPRESSION_NONE)
         return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "learner '%s': .compression is set, which .mode=synchronous alone has",
-                    group->name);
+    if (options->mode == TRP_LEARNERS_SHARDED || options->mode == TRP_LEARNERS_HOGWILD)
+        why = ".compression is set, which the modes synchronous, local_sgd and server have";
+    if (options->mode == TRP_LEARNERS_SERVER && options->compression == TRP_COMPRESSION_POWERSGD)
+        why = ".compression is powersgd, which the mode server has not: factors are of a sum";
+    if (options->mode == TRP_LEARNERS_LOCAL_SGD && options->compression_momentum > 0)
+        why = ".compression_momentum is set, which the mode local_sgd has not";
+    return why ? trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': %s", group->name, why) : TRP_OK;
 }
 
 static trp_status check_strength(const struct node_group *group)

@@ -149,6 +149,7 @@ static void poll_server(struct metrics *metrics, void *polled)
     metrics_set(metrics, "server_steps", (double)counters.versions);
     metrics_set(metrics, "dropped_pushes", (double)counters.dropped);
     metrics_set(metrics, "clocks_behind", (double)counters.most_behind);
+    metrics_set(metrics, "push_bytes", (double)counters.push_bytes);
 }
 
 static void print_bound(const trp_context *context, trp_parameter_server *server)
@@ -159,6 +160,8 @@ static void print_bound(const trp_context *context, trp_parameter_server *server
            counters.pushes, counters.most_behind);
     if (options->rule == TRP_SERVER_SSP)
         printf(", its slack is %" PRIu32, options->slack);
+    if (counters.push_bytes > 0)
+        printf("; %" PRIu64 " bytes of gradients came", counters.push_bytes);
     printf("\n");
     fflush(stdout);
 }

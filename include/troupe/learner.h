@@ -76,7 +76,7 @@ typedef struct {
     float outer_momentum;       /* "local_sgd": of the means; 0: none */
     size_t bucket_bytes;        /* gradients are combined in pieces of so many; 0: 1 MiB */
     uint32_t timeout_ms;        /* of one operation of the group; 0: 30 s */
-    trp_compression_options compression; /* refused but in the mode "synchronous" */
+    trp_compression_options compression; /* refused in modes that have none */
     const trp_learner_servers
         *servers; /* of the mode "server"; copied; its services are borrowed */
 } trp_learner_group_options;

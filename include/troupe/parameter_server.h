@@ -79,6 +79,8 @@ typedef struct {
     uint64_t dropped;          /* pushes that were too old */
     uint64_t most_behind;      /* clocks that the slowest learner was behind one that read, of this
                                   life: at most `slack`, with SSP */
+    uint64_t push_bytes;       /* of gradients that were sent to it, and not only mapped, in this
+                                  life: also of pushes that came again */
 } trp_parameter_server_counters;
 
 TRP_API trp_parameter_server_counters trp_parameter_server_read(trp_parameter_server *server);

@@ -81,7 +81,7 @@ typedef enum {
     TRP_LEARNERS_SERVER,      /* parameter servers step; their rule says when */
 } trp_learner_mode;
 
-/* How gradients of learners in step are compressed on their way; docs/learners.md says when that
+/* How gradients of learners are compressed on their way; docs/learners.md says when that
  * pays. */
 typedef enum {
     TRP_COMPRESSION_NONE,

@@ -159,9 +159,18 @@ static trp_status chosen_sum(struct compressor *c, const struct compress_wire *w
     return TRP_OK;
 }
 
+static size_t chosen_encode(struct compressor *c, const float *grads)
+{
+    size_t k = chosen_count(c);
+    compensate(c, grads);
+    choose_largest(c, c->words, k);
+    return 2 * k;
+}
+
 static uint64_t chosen_bytes(const struct compressor *c)
 {
     return (uint64_t)c->size * (c->size - 1) * chosen_block(c) * sizeof *c->words;
 }
 
-const struct exchange_impl chosen_impl = {chosen_create, chosen_join, chosen_sum, chosen_bytes};
+const struct exchange_impl chosen_impl = {chosen_create, chosen_join, chosen_sum, chosen_bytes,
+                                          chosen_encode};

@@ -9,6 +9,7 @@
 
 /* One way to code a run of at most COMPRESS_BLOCK numbers. */
 struct code {
+    uint32_t scales; /* so many words in front of it are floats that others are multiples of */
     size_t (*words)(size_t count, uint32_t bits);
     /* `key` makes random numbers, another for each run and sum. */
     void (*encode)(const float *values, size_t count, uint32_t bits, uint64_t key, uint32_t *words);

@@ -276,8 +276,8 @@ static void qsgd_decode(const uint32_t *words, size_t count, uint32_t bits, floa
 }
 
 const struct code CODE_TABLE[COMPRESSIONS] = {
-    [COMPRESS_BF16] = {half_words, bf16_encode, bf16_decode},
-    [COMPRESS_F16] = {half_words, f16_encode, f16_decode},
-    [COMPRESS_ONE_BIT] = {one_bit_words, one_bit_encode, one_bit_decode},
-    [COMPRESS_QSGD] = {qsgd_words, qsgd_encode, qsgd_decode},
+    [COMPRESS_BF16] = {0, half_words, bf16_encode, bf16_decode},
+    [COMPRESS_F16] = {0, half_words, f16_encode, f16_decode},
+    [COMPRESS_ONE_BIT] = {MEANS, one_bit_words, one_bit_encode, one_bit_decode},
+    [COMPRESS_QSGD] = {1, qsgd_words, qsgd_encode, qsgd_decode},
 };

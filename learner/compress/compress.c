@@ -79,7 +79,7 @@ size_t tensor_columns(const trp_net_tensor *tensor)
 static void make_rests(struct compressor *c)
 {
     bool top_k = c->options.kind == COMPRESS_TOP_K, has_rest = c->options.kind != COMPRESS_QSGD;
-    bool handed = has_rest && c->code, momentum = top_k && c->options.momentum > 0;
+    bool handed = has_rest && c->code && !c->one_way, momentum = top_k && c->options.momentum > 0;
     c->own_count = ((size_t)has_rest + handed + momentum) * c->count;
     float *memory = c->own_count > 0 ? xcalloc(c->own_count, sizeof *memory) : NULL;
     c->rest = memory;
@@ -87,12 +87,15 @@ static void make_rests(struct compressor *c)
     c->momentum = momentum ? memory + c->count : NULL;
 }
 
-struct compressor *compressor_create(const struct compress_options *options, size_t count,
-                                     const trp_net_tensor *tensors, size_t tensor_count)
+static struct compressor *create_range(const struct compress_options *options, size_t lo, size_t hi,
+                                       bool one_way, const trp_net_tensor *tensors,
+                                       size_t tensor_count)
 {
     struct compressor *c = xcalloc(1, sizeof *c);
     c->options = with_defaults(options);
-    c->count = count;
+    c->first = lo;
+    c->count = hi - lo;
+    c->one_way = one_way;
     c->code = code_find(options->kind);
     c->impl = c->code                           ? &owners_impl
               : options->kind == COMPRESS_TOP_K ? &chosen_impl
@@ -101,6 +104,20 @@ struct compressor *compressor_create(const struct compress_options *options, siz
     c->impl->create(c, tensors, tensor_count);
     compressor_join(c, 0, 1, 0);
     return c;
+}
+
+struct compressor *compressor_create(const struct compress_options *options, size_t count,
+                                     const trp_net_tensor *tensors, size_t tensor_count)
+{
+    return create_range(options, 0, count, false, tensors, tensor_count);
+}
+
+struct compressor *compressor_create_one_way(const struct compress_options *options, size_t lo,
+                                             size_t hi, const trp_net_tensor *tensors,
+                                             size_t tensor_count)
+{
+    bool both_ways = options->kind == COMPRESS_POWERSGD;
+    return both_ways ? NULL : create_range(options, lo, hi, true, tensors, tensor_count);
 }
 
 void compressor_destroy(struct compressor *c)
@@ -113,6 +130,7 @@ void compressor_destroy(struct compressor *c)
     free(c->scratch);
     free(c->cuts);
     free(c->firsts);
+    free(c->lengths);
     free(c->matrices);
     free(c);
 }
@@ -162,6 +180,18 @@ trp_status compressor_sum(struct compressor *c, const struct compress_wire *wire
     TRP_TRY(c->impl->sum(c, wire, grads));
     c->step++;
     return TRP_OK;
+}
+
+struct compress_code compressor_encode(struct compressor *c, const float *grads)
+{
+    size_t words = c->impl->encode(c, grads);
+    c->step++;
+    return (struct compress_code){.kind = c->options.kind,
+                                  .bits = c->options.bits,
+                                  .runs = c->lengths,
+                                  .run_words = c->length_words,
+                                  .words = c->words,
+                                  .word_count = words};
 }
 
 double compressor_part_norm(const struct compressor *c, double max_norm)

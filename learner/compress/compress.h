@@ -90,6 +90,34 @@ struct compress_wire {
 TRP_MUST_USE trp_status compressor_sum(struct compressor *compressor,
                                        const struct compress_wire *wire, float *grads, float clip);
 
+/* ---- one way --------------------------------------------------------------------------------- */
+
+/* A gradient as somebody gets it who has nothing else of its sender, as a parameter server. */
+struct compress_code {
+    enum compression kind;
+    uint32_t bits;         /* qsgd: of a number */
+    const uint32_t *runs;  /* pairs: how many numbers have a scale, and how often that is so */
+    size_t run_words;      /* two for each; top-k has none */
+    const uint32_t *words; /* of top-k places, then numbers */
+    size_t word_count;
+};
+
+/* Of numbers [lo, hi) of a vector with these tensors, for compressor_encode() alone. NULL: powersgd
+ * goes both ways, as its factors are of a sum. */
+struct compressor *compressor_create_one_way(const struct compress_options *options, size_t lo,
+                                             size_t hi, const trp_net_tensor *tensors,
+                                             size_t tensor_count);
+
+/* Codes the gradient and what was not sent before; the code is there until the next one. */
+struct compress_code compressor_encode(struct compressor *compressor, const float *grads);
+
+/* Becomes the numbers that were sent. INVALID_ARGUMENT: it is no code of so many numbers, or one of
+ * them is not finite; then `values` is undefined. */
+TRP_MUST_USE trp_status compress_decode(const struct compress_code *code, float *values,
+                                        size_t count);
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
 /* The largest norm that a rank's part of a mean may have of which all ranks' together is to have
  * `max_norm` at most: N^-1/2 of it (Lin et al. 2018, 3.2), for top-k; else 0: any. */
 double compressor_part_norm(const struct compressor *compressor, double max_norm);

@@ -14,7 +14,8 @@ struct thin_matrix {
 struct compressor {
     struct compress_options options; /* with defaults in place of zeros */
     const struct exchange_impl *impl;
-    size_t count;
+    size_t first, count; /* of a vector; of one that is whole `first` is 0 */
+    bool one_way;
     uint32_t rank, size;
     uint64_t step;
     float *shared; /* powersgd: right factors, one behind the other */
@@ -30,6 +31,8 @@ struct compressor {
     const struct code *code;
     size_t *cuts; /* runs begin here; one more is the end */
     size_t runs;
+    uint32_t *lengths; /* one way: pairs of a length and how many runs have it */
+    size_t length_words;
     size_t *firsts; /* by rank: the first run of its range; one more is the end */
     size_t block;   /* words of the largest range, rounded up */
     /* Powersgd: */
@@ -38,12 +41,13 @@ struct compressor {
     size_t left_count, dense_count; /* numbers of left factors, of all else */
 };
 
-/* A shape of exchange. */
+/* A shape of exchange; `encode` makes so many words of what one rank sends to one other. */
 struct exchange_impl {
     void (*create)(struct compressor *c, const trp_net_tensor *tensors, size_t tensor_count);
     void (*join)(struct compressor *c);
     trp_status (*sum)(struct compressor *c, const struct compress_wire *wire, float *grads);
     uint64_t (*bytes)(const struct compressor *c);
+    size_t (*encode)(struct compressor *c, const float *grads); /* to `words`; NULL: never */
 };
 
 extern const struct exchange_impl owners_impl, chosen_impl, low_rank_impl;

@@ -204,4 +204,4 @@ static uint64_t low_rank_bytes(const struct compressor *c)
 }
 
 const struct exchange_impl low_rank_impl = {low_rank_create, low_rank_join, low_rank_sum,
-                                            low_rank_bytes};
+                                            low_rank_bytes, NULL};

@@ -12,26 +12,47 @@
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-static void cut_into(struct compressor *c, size_t end, size_t each)
+/* Runs from *at of the vector on, of which those of this range count. */
+static void cut_into(struct compressor *c, size_t *at, size_t end, size_t each)
 {
-    size_t at = c->cuts[c->runs];
-    for (; at < end; at = c->cuts[c->runs])
-        c->cuts[++c->runs] = end - at < each ? end : at + each;
+    while (*at < end && *at < c->first + c->count) {
+        *at = end - *at < each ? end : *at + each;
+        size_t cut = *at > c->first ? *at - c->first : 0;
+        cut = cut < c->count ? cut : c->count;
+        if (cut > c->cuts[c->runs])
+            c->cuts[++c->runs] = cut;
+    }
+}
+
+/* The same as pairs, for who has no tensors. */
+static void note_lengths(struct compressor *c)
+{
+    c->lengths = xcalloc(2 * c->runs, sizeof *c->lengths);
+    for (size_t run = 0; run < c->runs; run++) {
+        uint32_t length = (uint32_t)(c->cuts[run + 1] - c->cuts[run]);
+        if (c->length_words == 0 || c->lengths[c->length_words - 2] != length) {
+            c->lengths[c->length_words] = length;
+            c->length_words += 2;
+        }
+        c->lengths[c->length_words - 1]++;
+    }
 }
 
 /* Signs have the means of their columns, which follow from tensors; all else is cut alike. */
 static void owners_create(struct compressor *c, const trp_net_tensor *tensors, size_t tensor_count)
 {
-    size_t most = c->count / COMPRESS_RUN_LEAST + 2 * tensor_count + 2;
+    size_t most = c->count / COMPRESS_RUN_LEAST + 2 * tensor_count + 2, at = 0;
     c->cuts = xcalloc(most, sizeof *c->cuts);
     for (size_t i = 0; c->options.kind == COMPRESS_ONE_BIT && i < tensor_count; i++) {
         size_t columns = tensor_columns(&tensors[i]);
         if (columns < COMPRESS_RUN_LEAST || columns > COMPRESS_BLOCK)
             continue;
-        cut_into(c, tensors[i].offset, COMPRESS_RUN);
-        cut_into(c, tensors[i].offset + tensors[i].count, columns);
+        cut_into(c, &at, tensors[i].offset, COMPRESS_RUN);
+        cut_into(c, &at, tensors[i].offset + tensors[i].count, columns);
     }
-    cut_into(c, c->count, COMPRESS_RUN);
+    cut_into(c, &at, c->first + c->count, COMPRESS_RUN);
+    if (c->one_way)
+        note_lengths(c);
     c->scratch = xcalloc(COMPRESS_BLOCK, sizeof *c->scratch);
 }
 
@@ -160,9 +181,19 @@ static trp_status owners_sum(struct compressor *c, const struct compress_wire *w
     return TRP_OK;
 }
 
+static size_t owners_encode(struct compressor *c, const float *grads)
+{
+    size_t words = 0;
+    encode_own(c, grads);
+    for (size_t run = 0; run < c->runs; run++)
+        words += run_words(c, run);
+    return words;
+}
+
 static uint64_t owners_bytes(const struct compressor *c)
 {
     return 2 * (uint64_t)c->size * (c->size - 1) * c->block * sizeof *c->words;
 }
 
-const struct exchange_impl owners_impl = {owners_create, owners_join, owners_sum, owners_bytes};
+const struct exchange_impl owners_impl = {owners_create, owners_join, owners_sum, owners_bytes,
+                                          owners_encode};

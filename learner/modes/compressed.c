@@ -99,7 +99,8 @@ static float clip_of(const struct synchronous *s, size_t index, const float *gra
     return norm > most ? (float)(most / norm) : 1;
 }
 
-static trp_status compressed_sum(struct synchronous *s, size_t index, float *grads)
+/* `clips`: it is a gradient, and its norm may be bounded. */
+static trp_status compressed_sum(struct synchronous *s, size_t index, float *grads, bool clips)
 {
     struct learners *group = &s->group;
     size_t count = s->base.vectors->each[index].spec->count;
@@ -113,19 +114,20 @@ static trp_status compressed_sum(struct synchronous *s, size_t index, float *gra
                              trp_collective_allreduce(group->collective, NULL, grads, count,
                                                       TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM));
     const struct compress_wire wire = {group->collective, compressed_wait, group};
-    return compressor_sum(s->each[index].compressor, &wire, grads, clip_of(s, index, grads));
+    return compressor_sum(s->each[index].compressor, &wire, grads,
+                          clips ? clip_of(s, index, grads) : 1);
 }
 
-trp_status compressed_reduce(struct synchronous *s, size_t index)
+trp_status compressed_reduce(struct synchronous *s, size_t index, bool clips)
 {
     const struct vectors *vectors = s->base.vectors;
     float *grads = vectors->each[index].grads, *staged = s->each[index].staged;
     size_t bytes = (HEAD_NUMBERS + vectors->each[index].spec->count) * sizeof(float);
     if (!staged)
-        return compressed_sum(s, index, grads);
+        return compressed_sum(s, index, grads, clips);
     trp_queue_copy(vectors->queue, head_of(staged), head_of(grads), bytes);
     TRP_TRY(trp_queue_sync(vectors->queue, trp_queue_mark(vectors->queue)));
-    TRP_TRY(compressed_sum(s, index, staged));
+    TRP_TRY(compressed_sum(s, index, staged, clips));
     trp_queue_copy(vectors->queue, head_of(grads), head_of(staged), bytes);
     return TRP_OK;
 }

@@ -5,6 +5,10 @@
  *     u = b u + (x of the last mean - mean),  x = x of the last mean - u
  * The optimizers' states stay each learner's own.
  *
+ * Compressed (Basu et al. 2019, "Qsparse-local-SGD") what is summed is how far each has come, x of
+ * the last mean - x times its batches, in the place of the gradient; what the code has not got goes
+ * to the next mean.
+ *
  * A learner that is to stop, or has no batch, comes to the mean at once and waits there: the steps
  * between two means have to take less than an operation may. What ends a generation costs the steps
  * since the last mean. */
@@ -23,6 +27,7 @@ static struct synchronous *local_of(struct mode *mode)
 
 struct outer_job {
     float *values;         /* the sum over all batches; then what all go on from */
+    const float *way;      /* compressed: the sum of all learners' ways from `last`; else NULL */
     float *last, *average; /* x of the last mean, and u; NULL: no momentum */
     size_t count;
     float batches, momentum;
@@ -32,12 +37,14 @@ static void take_outer_step(void *arguments)
 {
     const struct outer_job *job = arguments;
     for (size_t i = 0; i < job->count; i++) {
-        float mean = job->values[i] / job->batches;
-        if (job->last) {
+        float mean =
+            job->way ? job->last[i] - job->way[i] / job->batches : job->values[i] / job->batches;
+        if (job->average) {
             job->average[i] = job->momentum * job->average[i] + (job->last[i] - mean);
             mean = job->last[i] - job->average[i];
-            job->last[i] = mean;
         }
+        if (job->last)
+            job->last[i] = mean;
         job->values[i] = mean;
     }
 }
@@ -47,9 +54,35 @@ static void outer_on(trp_queue *queue, const struct outer_job *job)
     static const trp_kernel kernel = {"mode.outer", take_outer_step};
     size_t bytes = job->count * sizeof(float);
     trp_operand operands[] = {{offsetof(struct outer_job, values), bytes, TRP_READ | TRP_WRITE},
+                              {offsetof(struct outer_job, way), bytes, TRP_READ},
                               {offsetof(struct outer_job, last), bytes, TRP_READ | TRP_WRITE},
                               {offsetof(struct outer_job, average), bytes, TRP_READ | TRP_WRITE}};
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 3);
+    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 4);
+}
+
+static trp_status sum_values(struct synchronous *s, size_t index)
+{
+    trp_queue *queue = s->base.vectors->queue;
+    const struct vector *vector = &s->base.vectors->each[index];
+    weigh_on(queue, vector->values.there, vector->spec->count, (float)s->local_batches, NULL);
+    return learners_wait(&s->group,
+                         trp_collective_allreduce(s->group.collective, queue, vector->values.there,
+                                                  vector->spec->count, TRP_COLLECTIVE_F32,
+                                                  TRP_COLLECTIVE_SUM));
+}
+
+/* Where the gradient is, which is 0 between two steps. */
+static trp_status sum_ways(struct synchronous *s, size_t index)
+{
+    trp_queue *queue = s->base.vectors->queue;
+    const struct vector *vector = &s->base.vectors->each[index];
+    size_t count = vector->spec->count;
+    float batches = (float)s->local_batches;
+    keep_on(queue, vector->grads, s->local[index].last, count, 1);
+    keep_on(queue, vector->grads, vector->values.there, count, -1);
+    weigh_on(queue, vector->grads, count, batches, NULL);
+    head_on(queue, head_of(vector->grads), batches, NULL, NULL);
+    return compressed_reduce(s, index, false);
 }
 
 /* Vectors that follow others, as target networks, have a mean but no momentum. */
@@ -59,16 +92,20 @@ static trp_status average_vector(struct synchronous *s, size_t index, uint64_t b
     const struct vector *vector = &vectors->each[index];
     const struct local_vector *local = &s->local[index];
     size_t count = vector->spec->count;
-    weigh_on(vectors->queue, vector->values.there, count, (float)s->local_batches, NULL);
-    TRP_TRY(learners_wait(&s->group, trp_collective_allreduce(
-                                         s->group.collective, vectors->queue, vector->values.there,
-                                         count, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM)));
+    bool compresses = s->each[index].compressor != NULL;
+    if (compresses)
+        TRP_TRY(sum_ways(s, index));
+    else
+        TRP_TRY(sum_values(s, index));
     outer_on(vectors->queue, &(struct outer_job){.values = vector->values.there,
+                                                 .way = compresses ? vector->grads : NULL,
                                                  .last = local->last,
                                                  .average = local->average,
                                                  .count = count,
                                                  .batches = (float)batches,
                                                  .momentum = s->options.outer_momentum});
+    if (compresses)
+        trp_queue_zero(vectors->queue, vector->grads, count * sizeof(float));
     return TRP_OK;
 }
 
@@ -148,7 +185,8 @@ static void begin_averages(struct synchronous *s)
         if (!s->local[i].last)
             continue;
         copy_on(vectors->queue, s->local[i].last, vectors->each[i].values.there, count);
-        trp_queue_zero(vectors->queue, s->local[i].average, count * sizeof(float));
+        if (s->local[i].average)
+            trp_queue_zero(vectors->queue, s->local[i].average, count * sizeof(float));
     }
 }
 
@@ -171,7 +209,7 @@ static const struct mode_impl local_impl = {
     .destroy = synchronous_destroy,
 };
 
-static trp_status take_averages(struct synchronous *s)
+static trp_status take_last(struct synchronous *s)
 {
     const struct vectors *vectors = s->base.vectors;
     for (size_t i = 0; i < vectors->count; i++) {
@@ -179,7 +217,8 @@ static trp_status take_averages(struct synchronous *s)
         if (!vectors->each[i].spec->learned)
             continue;
         TRP_TRY(trp_device_alloc(vectors->device, bytes, (void **)&s->local[i].last));
-        TRP_TRY(trp_device_alloc(vectors->device, bytes, (void **)&s->local[i].average));
+        if (s->options.outer_momentum > 0)
+            TRP_TRY(trp_device_alloc(vectors->device, bytes, (void **)&s->local[i].average));
     }
     return TRP_OK;
 }
@@ -193,5 +232,6 @@ trp_status local_sgd_create(struct mode **out, struct vectors *vectors,
     TRP_TRY(synchronous_create(out, vectors, &local, false));
     struct synchronous *s = local_of(*out);
     s->base.impl = &local_impl;
-    return options->outer_momentum > 0 ? take_averages(s) : TRP_OK;
+    bool has_last = options->outer_momentum > 0 || options->compress.kind != COMPRESS_NONE;
+    return has_last ? take_last(s) : TRP_OK;
 }

@@ -8,6 +8,27 @@ enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, GOSSIP, SERVER, MODES };
 static const char *const names[MODES] = {"synchronous", "sharded", "hogwild",
                                          "local_sgd",   "gossip",  "server"};
 
+/* Where there is nothing to compress, or a compressor cannot do what the mode needs. */
+static trp_status check_compression_of(size_t kind, const struct compress_options *compress)
+{
+    const char *why = NULL;
+    if (compress->kind == COMPRESS_NONE)
+        return TRP_OK;
+    if (kind == SHARDED)
+        why = "its learners send ranges of gradients and parameters";
+    if (kind == HOGWILD)
+        why = "its learners send nothing";
+    if (kind == SERVER && compress->kind == COMPRESS_POWERSGD)
+        why = "its factors are of a sum over all learners, and a push is one learner's";
+    if (kind == LOCAL_SGD && compress->kind == COMPRESS_TOP_K && compress->momentum > 0)
+        why = "compression_momentum is of gradients, and it sends what came of steps";
+    if (!why)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "learner: compression is %s, which mode %s has not: %s; use synchronous",
+                    compress_name(compress->kind), names[kind], why);
+}
+
 trp_status mode_create(struct mode **out, struct vectors *vectors,
                        const struct mode_options *options)
 {
@@ -21,16 +42,10 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
             "learner: mode is '%s', must be synchronous, sharded, hogwild, local_sgd, gossip or "
             "server",
             options->name);
-    if (options->compress.kind != COMPRESS_NONE && kind != SYNCHRONOUS)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner: compression is %s, which mode %s has not: its learners send %s; "
-                        "use synchronous",
-                        compress_name(options->compress.kind), names[kind],
-                        kind == SHARDED ? "ranges of gradients and parameters"
-                                        : "no gradients to each other");
     TRP_TRY(compress_check(&options->compress));
+    TRP_TRY(check_compression_of(kind, &options->compress));
     if (kind == SERVER)
-        return server_mode_create(out, vectors, &options->group, options->servers);
+        return server_mode_create(out, vectors, options);
     if (options->group.rendezvous && kind == HOGWILD)
         return hogwild_create(out, vectors, &options->group);
     if (options->group.rendezvous && kind == LOCAL_SGD)

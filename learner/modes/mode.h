@@ -118,7 +118,6 @@ TRP_MUST_USE trp_status synchronous_create(struct mode **out, struct vectors *ve
 
 /* Their parameters are servers', where the optimizer steps. Fails as mode_create(). */
 TRP_MUST_USE trp_status server_mode_create(struct mode **out, struct vectors *vectors,
-                                           const struct learners_options *group,
-                                           const trp_learner_servers *servers);
+                                           const struct mode_options *options);
 
 #endif

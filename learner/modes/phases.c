@@ -141,7 +141,7 @@ trp_status phase_reduce(struct synchronous *s, size_t index)
     if (combined->compressor) {
         weigh_range(s, index, (struct range){0, combined->buckets.numbers});
         send_head(s, index);
-        TRP_TRY(compressed_reduce(s, index));
+        TRP_TRY(compressed_reduce(s, index, true));
     }
     while (!combined->compressor && combined->buckets.started < combined->buckets.count)
         start_bucket(s, index);

@@ -27,6 +27,7 @@ struct server_mode {
     struct mode base;
     struct learners_options group;
     trp_learner_servers servers;
+    struct compress_options compress;
     struct server_links links;
     struct served each[TRP_UPDATER_VECTORS_MAX];
     uint64_t generation;
@@ -43,8 +44,7 @@ static struct server_mode *server_mode_of(struct mode *mode)
 
 /* ---- a phase ------------------------------------------------------------------------------- */
 
-static trp_status push_gradient(struct server_mode *mode, size_t index, const float *grads,
-                                float scale)
+static trp_status push_gradient(struct server_mode *mode, size_t index, float *grads, float scale)
 {
     for (size_t i = 0; i < mode->servers.count; i++) {
         struct server_link *link = &mode->each[index].links[i];
@@ -209,8 +209,11 @@ static trp_status server_meet(struct mode *base, struct mode_meeting *meeting)
     uint64_t steps = meeting->steps; /* the first table of the first server has them */
     for (size_t i = 0; i < base->vectors->count; i++)
         for (size_t k = 0; base->vectors->each[i].spec->learned && k < mode->servers.count; k++) {
-            TRP_TRY(server_link_join(&mode->each[i].links[k], steps));
+            struct server_link *link = &mode->each[i].links[k];
+            TRP_TRY(server_link_join(link, steps));
             steps = 0;
+            if (link->compressor)
+                compressor_join(link->compressor, mode->servers.worker, 1, link->clock);
         }
     TRP_TRY(server_gather(base));
     meeting->steps = mode->links.steps;
@@ -283,6 +286,7 @@ static void make_links(struct server_mode *mode, size_t index)
                                         .learners = mode->servers.workers,
                                         .idle = options->idle_hosts};
     size_t count = vector->spec->count;
+    bool compresses = mode->compress.kind != COMPRESS_NONE;
     struct server_link *links = xcalloc(mode->servers.count, sizeof *links);
     for (uint32_t i = 0; i < mode->servers.count; i++)
         links[i] = (struct server_link){.links = &mode->links,
@@ -290,22 +294,27 @@ static void make_links(struct server_mode *mode, size_t index)
                                         .server = i,
                                         .lo = placement_begin(&placement, count, i),
                                         .hi = placement_begin(&placement, count, i + 1)};
+    for (uint32_t i = 0; i < mode->servers.count && compresses; i++)
+        links[i].compressor =
+            compressor_create_one_way(&mode->compress, links[i].lo, links[i].hi,
+                                      vector->spec->tensors, vector->spec->tensor_count);
     mode->each[index].links = links;
     if (options->rule == TRP_SERVER_ASYNC && (options->push_every > 1 || options->fetch_every > 1))
         mode->each[index].accrued = trp_floats_create(count);
 }
 
 trp_status server_mode_create(struct mode **out, struct vectors *vectors,
-                              const struct learners_options *group,
-                              const trp_learner_servers *servers)
+                              const struct mode_options *options)
 {
+    const trp_learner_servers *servers = options->servers;
     *out = NULL;
     if (!servers || servers->count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "learner: the mode server has no servers");
     TRP_TRY(check_servers(vectors, servers));
     struct server_mode *mode = xcalloc(1, sizeof *mode);
     mode->base = (struct mode){.impl = &server_impl, .vectors = vectors, .leads = true};
-    mode->group = *group;
+    mode->group = options->group;
+    mode->compress = options->compress;
     mode->servers = *servers;
     mode->servers.services = xmemdup(servers->services, servers->count * sizeof *servers->services);
     if (mode->servers.options.push_every == 0)
@@ -313,7 +322,7 @@ trp_status server_mode_create(struct mode **out, struct vectors *vectors,
     if (mode->servers.options.fetch_every == 0)
         mode->servers.options.fetch_every = 1;
     mode->links = (struct server_links){.servers = &mode->servers, .group = &mode->group};
-    mode->links.learner = xasprintf("%s/%" PRIu32, group->name, servers->worker);
+    mode->links.learner = xasprintf("%s/%" PRIu32, mode->group.name, servers->worker);
     if (!servers->options.no_share)
         boot_id_read(mode->links.host);
     for (size_t i = 0; i < vectors->count; i++)

@@ -178,28 +178,55 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
     return early ? server_link_pull(link) : TRP_OK; /* which waits for the others */
 }
 
-trp_status server_link_push(struct server_link *link, const float *grads, float scale,
-                            bool begins_step)
+/* What was not sent before goes along, and what this code has not got stays for the next push. A
+ * gradient that cannot be compressed goes as it is, and stays in no rest. */
+static void compress_push(struct server_link *link, float *grads,
+                          Troupe__ServerPushRequest *request)
+{
+    size_t count = link->hi - link->lo;
+    for (size_t i = 0; i < count; i++)
+        grads[i] *= request->scale;
+    struct compress_code code = compressor_encode(link->compressor, grads);
+    request->scale = 1;
+    request->compression = (char *)(uintptr_t)compress_name(code.kind);
+    request->bits = code.bits;
+    request->n_runs = code.run_words;
+    request->runs = (uint32_t *)(uintptr_t)code.runs;
+    request->gradients = (ProtobufCBinaryData){.len = code.word_count * sizeof *code.words,
+                                               .data = (uint8_t *)(uintptr_t)code.words};
+}
+
+/* Each time, as a server that begins again maps nothing any more. */
+static void put_gradients(const struct server_link *link, const float *grads,
+                          Troupe__ServerPushRequest *request)
+{
+    request->gradients = (ProtobufCBinaryData){0};
+    if (grads && link->maps)
+        memcpy(((struct shared_values *)(void *)link->gradients.memory)->numbers, grads + link->lo,
+               (link->hi - link->lo) * sizeof(float));
+    else if (grads)
+        request->gradients = bytes_of_range(link, grads);
+}
+
+trp_status server_link_push(struct server_link *link, float *grads, float scale, bool begins_step)
 {
     Troupe__ServerPushRequest request = TROUPE__SERVER_PUSH_REQUEST__INIT;
     int list = grads ? LINK_WHOLE : LINK_NOTHING;
-    size_t bytes = (link->hi - link->lo) * sizeof(float);
-    bool again = true;
+    bool again = true, compresses = grads && link->compressor &&
+                                    compress_fits(grads + link->lo, link->hi - link->lo);
     request.worker = link->links->servers->worker;
     request.vector = (char *)(uintptr_t)link->vector->spec->name;
     request.version = link->version;
     request.scale = scale;
     request.begins_step = begins_step;
     request.patience_ms = timeout_of(link);
+    if (compresses)
+        compress_push(link, grads + link->lo, &request);
     while (again) {
         if (trp_stop_requested(link->links->group->stop))
             return trp_fail(TRP_CANCELLED, "learner: stopped before its push was taken");
-        request.gradients = (ProtobufCBinaryData){0};
-        if (grads && link->maps)
-            memcpy(((struct shared_values *)(void *)link->gradients.memory)->numbers,
-                   grads + link->lo, bytes);
-        else if (grads)
-            request.gradients = bytes_of_range(link, grads);
+        if (!compresses)
+            put_gradients(link, grads, &request);
         TRP_TRY(push_range_once(link, &request, list, &again));
     }
     return TRP_OK;
@@ -313,4 +340,5 @@ void server_link_close(struct server_link *link)
 {
     leave_memory(link);
     sealed_cleanup(&link->gradients);
+    compressor_destroy(link->compressor);
 }

@@ -8,6 +8,7 @@
 
 #include <troupe/parameter_server.h>
 #include "core/sealed.h"
+#include "learner/compress/compress.h"
 #include "learners.h"
 #include "learner/server/shard.h"
 #include "learner/server/shared_values.h"
@@ -30,20 +31,22 @@ struct server_link {
     struct server_links *links;
     struct vector *vector;
     uint32_t server;
-    size_t lo, hi;            /* of the vector */
-    uint64_t clock, version;  /* pushes so far; of the values that it has */
-    uint64_t optimizer_steps; /* of the server's range */
-    bool may_read;            /* as of its last push */
-    bool known[LINK_LISTS];   /* the server has the list of ranges */
-    struct sealed gradients;  /* where the server reads them, or nothing is mapped: */
+    size_t lo, hi;                 /* of the vector */
+    uint64_t clock, version;       /* pushes so far; of the values that it has */
+    uint64_t optimizer_steps;      /* of the server's range */
+    bool may_read;                 /* as of its last push */
+    bool known[LINK_LISTS];        /* the server has the list of ranges */
+    struct compressor *compressor; /* of what is pushed; NULL: it goes as it is */
+    struct sealed gradients;       /* where the server reads them, or nothing is mapped: */
     bool maps;
     const struct shared_values *values; /* the server's; NULL: they are sent */
 };
 
-/* `grads` and `values` are of the vector. All calls are tried again until the group's timeout has
- * passed; what they fail with then names the server. CANCELLED: this learner is to stop. */
+/* `grads` and `values` are of the vector; a push that goes compressed scales its gradient. All
+ * calls are tried again until the group's timeout has passed; what they fail with then names the
+ * server. CANCELLED: this learner is to stop. */
 TRP_MUST_USE trp_status server_link_join(struct server_link *link, uint64_t steps);
-TRP_MUST_USE trp_status server_link_push(struct server_link *link, const float *grads, float scale,
+TRP_MUST_USE trp_status server_link_push(struct server_link *link, float *grads, float scale,
                                          bool begins_step);
 
 /* Waits until the rule lets this learner read. */

@@ -21,7 +21,8 @@ struct combined {
     size_t *shards; /* by bucket: where in the state this rank's part of it begins; NULL: all */
 };
 
-/* What local_sgd.c has of a learned vector, on the device: NULL without a momentum. */
+/* What local_sgd.c has of a learned vector, on the device: `last` with a momentum or compressed,
+ * `average` with a momentum; else NULL. */
 struct local_vector {
     float *last, *average;
 };
@@ -109,8 +110,9 @@ void compressed_drop_after(struct synchronous *s);
  * yet. Fails as learners_spread(). */
 TRP_MUST_USE trp_status compressed_meet(struct synchronous *s, size_t index, uint32_t root);
 
-/* The gradient, weighed, becomes the sum over all ranks, and so does its head. */
-TRP_MUST_USE trp_status compressed_reduce(struct synchronous *s, size_t index);
+/* The gradient, weighed, becomes the sum over all ranks, and so does its head. `clips`: the norm of
+ * this rank's part is bounded where the optimizer's max_norm says so. */
+TRP_MUST_USE trp_status compressed_reduce(struct synchronous *s, size_t index, bool clips);
 
 /* ---- sharded.c ----------------------------------------------------------------------------- */
 

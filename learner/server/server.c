@@ -23,6 +23,7 @@
 #include "core/clock.h"
 #include "core/sealed.h"
 #include "core/thread.h"
+#include "learner/compress/compress.h"
 #include "keep.h"
 #include "keys.h"
 #include "limits.h"
@@ -184,15 +185,40 @@ static bool are_finite(const float *grads, size_t count, float scale)
     return not_finite == 0;
 }
 
+/* What comes compressed is numbers for all that follows, also in the log. */
+static trp_status decode_gradients(struct server_table *table,
+                                   const Troupe__ServerPushRequest *request, size_t numbers)
+{
+    struct compress_code code = {.bits = request->bits,
+                                 .runs = request->runs,
+                                 .run_words = request->n_runs,
+                                 .words = (const uint32_t *)(const void *)request->gradients.data,
+                                 .word_count = request->gradients.len / sizeof *code.words};
+    trp_status status = compress_find(request->compression, &code.kind);
+    if (status == TRP_OK && request->gradients.len % sizeof *code.words != 0)
+        status = trp_fail(TRP_INVALID_ARGUMENT, "%zu bytes are no words", request->gradients.len);
+    if (!table->decoded)
+        table->decoded = trp_floats_create(table->shard.count);
+    if (status == TRP_OK)
+        status = compress_decode(&code, table->decoded, numbers);
+    if (status == TRP_OK)
+        return TRP_OK;
+    return trp_fail(status, "%s pushed to '%s' compressed: %s",
+                    table->workers[request->worker].name, table->vector, trp_last_error());
+}
+
 /* One that is not finite would be in the values of all, and on the disk, for good. */
-static trp_status gradients_of(const struct server_table *table,
-                               const Troupe__ServerPushRequest *request, size_t numbers,
-                               const float **grads)
+static trp_status gradients_of(struct server_table *table, const Troupe__ServerPushRequest *request,
+                               size_t numbers, const float **grads)
 {
     const struct server_table_worker *worker = &table->workers[request->worker];
     size_t bytes = numbers * sizeof(float);
     *grads = (const float *)(const void *)request->gradients.data;
-    if (request->gradients.len == 0 && worker->gradients) {
+    if (request->compression[0] != '\0') {
+        TRP_TRY(decode_gradients(table, request, numbers));
+        *grads = table->decoded;
+        bytes = request->gradients.len;
+    } else if (request->gradients.len == 0 && worker->gradients) {
         *grads = worker->gradients->numbers;
         bytes = numbers <= table->shard.count ? 0 : 1;
     }
@@ -227,6 +253,7 @@ static trp_status take_locked(trp_parameter_server *server,
                               .ranges = list->ranges,
                               .range_count = list->count};
     TRP_TRY(gradients_of(table, request, list->numbers, &push.grads));
+    table->push_bytes += request->gradients.len + request->n_runs * sizeof *request->runs;
     enum shard_answer answer;
     TRP_TRY(server_table_push(table, &push, request->begins_step, &answer));
     reply->answer = answer;
@@ -359,6 +386,7 @@ trp_parameter_server_counters trp_parameter_server_read(trp_parameter_server *se
         counters.pushes += table->shard.pushes;
         counters.versions += table->shard.steps;
         counters.dropped += table->shard.dropped;
+        counters.push_bytes += table->push_bytes;
         if (table->most_behind > counters.most_behind)
             counters.most_behind = table->most_behind;
     }

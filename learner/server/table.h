@@ -33,6 +33,8 @@ struct server_table {
     uint64_t waited_clock;               /* of the slowest, since: */
     int64_t waited_ns;                   /* 0: nobody waits */
     uint64_t most_behind;                /* at a read, of all so far */
+    uint64_t push_bytes;                 /* of gradients that were sent, of this life */
+    float *decoded;                      /* room for a gradient that came compressed; or NULL */
 };
 
 /* A file's name, too. */

@@ -500,7 +500,8 @@ static trp_status check_compression(const struct node_group *group)
     const char *why = NULL;
     if (options->compression == TRP_COMPRESSION_NONE)
         return TRP_OK;
-    if (options->mode == TRP_LEARNERS_SHARDED || options->mode == TRP_LEARNERS_HOGWILD)
+    if (options->mode == TRP_LEARNERS_SHARDED || options->mode == TRP_LEARNERS_HOGWILD ||
+        options->mode == TRP_LEARNERS_DOGWILD || options->mode == TRP_LEARNERS_GOSSIP)
         why = ".compression is set, which the modes synchronous, local_sgd and server have";
     if (options->mode == TRP_LEARNERS_SERVER && options->compression == TRP_COMPRESSION_POWERSGD)
         why = ".compression is powersgd, which the mode server has not: factors are of a sum";

@@ -76,7 +76,7 @@ static const trp_option server_rows[] = {
 };
 
 static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", "local_sgd",
-                                            "gossip",      "server",  NULL};
+                                            "gossip",      "server",  "dogwild", NULL};
 static const char *const compressions[] = {"none",    "bf16",     "f16",  "top-k",
                                            "one-bit", "powersgd", "qsgd", NULL};
 static const char *const failure_policies[] = {"stop", "continue", NULL};

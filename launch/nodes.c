@@ -256,7 +256,8 @@ static trp_learner_group_options learner_group(const trp_context *context, const
     static const char *const modes[] = {
         [TRP_LEARNERS_SYNCHRONOUS] = "synchronous", [TRP_LEARNERS_SHARDED] = "sharded",
         [TRP_LEARNERS_HOGWILD] = "hogwild",         [TRP_LEARNERS_LOCAL_SGD] = "local_sgd",
-        [TRP_LEARNERS_GOSSIP] = "gossip",           [TRP_LEARNERS_SERVER] = "server"};
+        [TRP_LEARNERS_GOSSIP] = "gossip",           [TRP_LEARNERS_SERVER] = "server",
+        [TRP_LEARNERS_DOGWILD] = "dogwild"};
     static const char *const compressions[] = {
         [TRP_COMPRESSION_NONE] = "none",       [TRP_COMPRESSION_BF16] = "bf16",
         [TRP_COMPRESSION_F16] = "f16",         [TRP_COMPRESSION_TOP_K] = "top-k",

@@ -49,7 +49,9 @@ typedef struct {
  * one vector and one state of its optimizer, RMSProp's, Adam's or none of SGD's, in memory that
  * they share. Each computes on a copy and steps what all have with a gradient of its own, number by
  * number. Steps and versions are counted together, those that updaters see are their learner's.
- * Where one is lost the others go on. Of what follows it reads rendezvous and name.
+ * Where one is lost the others go on. Of what follows it reads rendezvous and name. In the mode
+ * "dogwild" each has a vector and a state of its own, and datagrams, which may be lost, keep the
+ * vectors alike (Noel and Osindero 2014); it reads listen, insecure and timeout_ms besides.
  *
  * In the mode "server" the parameters are parameter servers' (parameter_server.h): each learner
  * pushes its gradients to them and pulls what became of them. Steps are those of all together. */
@@ -60,7 +62,7 @@ typedef struct {
                                    each has a part of it and steps a part of the vectors
                                    (ZeRO-1): to the bit the same steps with less memory. After a
                                    loss all go back to the newest checkpoint; "hogwild",
-                                   "server": above;
+                                   "dogwild", "server": above;
                                    "local_sgd": each steps by itself, and after local_steps all
                                    go on from the mean of their vectors (Stich 2019), with
                                    outer_momentum SlowMo's (Wang et al. 2020);

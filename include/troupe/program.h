@@ -79,6 +79,7 @@ typedef enum {
     TRP_LEARNERS_LOCAL_SGD,   /* each steps by itself, and all go on from the mean now and then */
     TRP_LEARNERS_GOSSIP,      /* the same, and each swaps with two others after every step */
     TRP_LEARNERS_SERVER,      /* parameter servers step; their rule says when */
+    TRP_LEARNERS_DOGWILD, /* hogwild in each process, whose vectors are kept alike by datagrams */
 } trp_learner_mode;
 
 /* How gradients of learners are compressed on their way; docs/learners.md says when that

@@ -13,7 +13,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,58 +25,11 @@
 #include "limits.h"
 #include "shared_memory.h"
 
-/* The bits of two floats that several learners load and store. */
-typedef _Atomic uint64_t shared_pair;
-
-_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
-               "processes share atomics that have no lock");
 _Static_assert(HOGWILD_BLOCK % 2 == 0, "a block is of whole pairs");
-
-/* A count on a cache line of its own. */
-struct shared_count {
-    _Alignas(HOGWILD_LINE_BYTES) _Atomic uint64_t value;
-};
-
-/* What the memory begins with. */
-struct hogwild_head {
-    uint64_t layout; /* what is in it: its kind */
-    struct shared_count steps, versions;
-    struct shared_count phases[TRP_UPDATER_VECTORS_MAX]; /* of the optimizers */
-    struct shared_count beats[HOGWILD_LEARNERS_MAX];     /* of each member: rounds so far */
-};
-
-/* Another learner of the generation, as this one sees it. */
-struct hogwild_other {
-    uint32_t member;
-    uint64_t beat;
-    int64_t seen_ns; /* when that was new */
-};
-
-/* Where of the memory a vector lies. */
-struct hogwild_vector {
-    shared_pair *values, *state[TRP_OPTIMIZER_STATES_MAX];
-    _Atomic uint32_t *changes; /* of each block; NULL: every phase goes through all blocks */
-    uint32_t *seen;            /* of them, in the learner's copy */
-};
-
-struct hogwild {
-    struct mode base;
-    struct learners_options group;
-    uint64_t generation;
-    bool shares; /* its vectors are those of a generation */
-    uint32_t member, other_count;
-    struct hogwild_other others[HOGWILD_LEARNERS_MAX];
-    int64_t looked_ns; /* at the others */
-    bool misses;       /* one of them, and has said so */
-    struct shared_memory *memory;
-    struct hogwild_head *head;
-    struct hogwild_vector each[TRP_UPDATER_VECTORS_MAX];
-    float *before, *after, *state[TRP_OPTIMIZER_STATES_MAX]; /* of a block */
-};
 
 /* ---- the memory ------------------------------------------------------------------------------ */
 
-static size_t block_count(size_t numbers)
+size_t hogwild_blocks(size_t numbers)
 {
     return (numbers + HOGWILD_BLOCK - 1) / HOGWILD_BLOCK;
 }
@@ -111,7 +63,7 @@ static size_t place_vectors(struct hogwild *hogwild, uint8_t *memory)
             vector->state[k] = place_piece(memory, &at, spec->count * sizeof(float));
         if (is_sparse(&spec->optimizer))
             vector->changes =
-                place_piece(memory, &at, block_count(spec->count) * sizeof *vector->changes);
+                place_piece(memory, &at, hogwild_blocks(spec->count) * sizeof *vector->changes);
     }
     return at;
 }
@@ -133,99 +85,6 @@ static uint64_t layout_of(const struct vectors *vectors)
         }
     }
     return hash;
-}
-
-/* ---- numbers that others load and store, too ------------------------------------------------- */
-
-static inline uint64_t load_pair(const shared_pair *from)
-{
-    return atomic_load_explicit(from, memory_order_relaxed);
-}
-
-static inline void store_pair(shared_pair *to, uint64_t pair)
-{
-    atomic_store_explicit(to, pair, memory_order_relaxed);
-}
-
-/* `count` numbers from the pair on. */
-static void load_shared(const shared_pair *from, float *to, size_t count)
-{
-    uint64_t pair;
-    for (size_t i = 0; i < count / 2; i++) {
-        pair = load_pair(&from[i]);
-        memcpy(to + 2 * i, &pair, sizeof pair);
-    }
-    if (count % 2 == 0)
-        return;
-    pair = load_pair(&from[count / 2]);
-    memcpy(to + count - 1, &pair, sizeof *to);
-}
-
-/* The other half of the last pair is nobody's. */
-static void put_shared(shared_pair *to, const float *from, size_t count)
-{
-    uint64_t pair = 0;
-    for (size_t i = 0; i < count / 2; i++) {
-        memcpy(&pair, from + 2 * i, sizeof pair);
-        store_pair(&to[i], pair);
-    }
-    if (count % 2 == 0)
-        return;
-    pair = 0;
-    memcpy(&pair, from + count - 1, sizeof *from);
-    store_pair(&to[count / 2], pair);
-}
-
-/* The pair is `now` where a step would make `after` of `before`. */
-static uint64_t add_pair(uint64_t now, uint64_t before, uint64_t after)
-{
-    uint32_t n[2], b[2], a[2];
-    memcpy(n, &now, sizeof n);
-    memcpy(b, &before, sizeof b);
-    memcpy(a, &after, sizeof a);
-    for (size_t i = 0; i < 2; i++) {
-        float sum, was, is;
-        if (n[i] == b[i] || a[i] == b[i]) { /* nobody else changed it, or this step does not */
-            n[i] = a[i] == b[i] ? n[i] : a[i];
-            continue;
-        }
-        memcpy(&sum, &n[i], sizeof sum);
-        memcpy(&was, &b[i], sizeof was);
-        memcpy(&is, &a[i], sizeof is);
-        sum += is - was;
-        memcpy(&n[i], &sum, sizeof sum);
-    }
-    memcpy(&now, n, sizeof now);
-    return now;
-}
-
-/* Adds what a step made of a pair; returns what is there then. Where it changed one of the numbers
- * alone, a step of another learner to the other one must not be lost. */
-static uint64_t step_pair(shared_pair *to, uint64_t before, uint64_t after)
-{
-    uint64_t now = load_pair(to), changed = before ^ after;
-    bool both = (uint32_t)changed != 0 && changed >> 32 != 0;
-    uint64_t sum = now == before ? after : add_pair(now, before, after);
-    if (both)
-        store_pair(to, sum);
-    while (!both && !atomic_compare_exchange_weak_explicit(to, &now, sum, memory_order_relaxed,
-                                                           memory_order_relaxed))
-        sum = add_pair(now, before, after);
-    return sum;
-}
-
-/* Adds what a step made of a block, of whole pairs: `after` becomes what is there then. */
-static void add_block_step(shared_pair *to, const float *before, float *after, size_t pairs)
-{
-    for (size_t i = 0; i < pairs; i++) {
-        uint64_t was, is;
-        memcpy(&was, before + 2 * i, sizeof was);
-        memcpy(&is, after + 2 * i, sizeof is);
-        if (was == is)
-            continue;
-        is = step_pair(&to[i], was, is);
-        memcpy(after + 2 * i, &is, sizeof is);
-    }
 }
 
 /* ---- a phase --------------------------------------------------------------------------------- */
@@ -273,7 +132,7 @@ static void step_sparse_block(struct hogwild *hogwild, size_t index, size_t bloc
 static void step_vector(struct hogwild *hogwild, size_t index, float scale)
 {
     size_t numbers = hogwild->base.vectors->each[index].spec->count;
-    for (size_t block = 0; block < block_count(numbers); block++) {
+    for (size_t block = 0; block < hogwild_blocks(numbers); block++) {
         size_t at = block * HOGWILD_BLOCK;
         size_t count = numbers - at < HOGWILD_BLOCK ? numbers - at : HOGWILD_BLOCK;
         if (hogwild->each[index].changes)
@@ -283,7 +142,7 @@ static void step_vector(struct hogwild *hogwild, size_t index, float scale)
     }
 }
 
-static trp_status hogwild_apply(struct mode *mode, size_t index)
+trp_status hogwild_apply(struct mode *mode, size_t index)
 {
     struct hogwild *hogwild = (struct hogwild *)mode;
     struct vector *vector = &mode->vectors->each[index];
@@ -304,7 +163,7 @@ static trp_status hogwild_apply(struct mode *mode, size_t index)
 /* ---- the learner's copy ---------------------------------------------------------------------- */
 
 /* All of what is shared, values and state, becomes the learner's. */
-static trp_status hogwild_gather(struct mode *mode)
+trp_status hogwild_gather(struct mode *mode)
 {
     struct hogwild *hogwild = (struct hogwild *)mode;
     for (size_t i = 0; i < hogwild->base.vectors->count; i++) {
@@ -312,7 +171,7 @@ static trp_status hogwild_gather(struct mode *mode)
         struct hogwild_vector *shared = &hogwild->each[i];
         if (!vector->spec->learned)
             continue;
-        for (size_t b = 0; shared->changes && b < block_count(vector->spec->count); b++)
+        for (size_t b = 0; shared->changes && b < hogwild_blocks(vector->spec->count); b++)
             shared->seen[b] = atomic_load_explicit(&shared->changes[b], memory_order_acquire);
         load_shared(shared->values, vector->values.here, vector->spec->count);
         for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
@@ -323,7 +182,7 @@ static trp_status hogwild_gather(struct mode *mode)
     return TRP_OK;
 }
 
-static void share_vectors(struct hogwild *hogwild)
+void hogwild_share_vectors(struct hogwild *hogwild)
 {
     for (size_t i = 0; i < hogwild->base.vectors->count; i++) {
         struct vector *vector = &hogwild->base.vectors->each[i];
@@ -338,8 +197,7 @@ static void share_vectors(struct hogwild *hogwild)
     }
 }
 
-/* What is not learned, of the one that leads: so who joins later has it, too. */
-static void share_unlearned(struct hogwild *hogwild)
+void hogwild_share_unlearned(struct hogwild *hogwild)
 {
     for (size_t i = 0; i < hogwild->base.vectors->count; i++) {
         const struct vector *vector = &hogwild->base.vectors->each[i];
@@ -348,7 +206,7 @@ static void share_unlearned(struct hogwild *hogwild)
     }
 }
 
-static void load_unlearned(struct hogwild *hogwild)
+void hogwild_load_unlearned(struct hogwild *hogwild)
 {
     for (size_t i = 0; i < hogwild->base.vectors->count; i++) {
         const struct vector *vector = &hogwild->base.vectors->each[i];
@@ -369,7 +227,7 @@ trp_status hogwild_join(struct mode *mode, const char *address, const char *owne
     struct hogwild *hogwild = (struct hogwild *)mode;
     TRP_TRY(shared_memory_adopt(hogwild->memory, address, owner));
     place_vectors(hogwild, shared_memory_at(hogwild->memory));
-    load_unlearned(hogwild);
+    hogwild_load_unlearned(hogwild);
     return hogwild_gather(mode);
 }
 
@@ -514,7 +372,7 @@ static trp_status wait_for_group(struct hogwild *hogwild, trp_generation *genera
 }
 
 /* Versions that this learner published before it joined are below those that follow. */
-static void raise_count(struct shared_count *count, uint64_t least)
+void hogwild_raise(struct shared_count *count, uint64_t least)
 {
     uint64_t value = atomic_load(&count->value);
     while (value < least && !atomic_compare_exchange_weak(&count->value, &value, least))
@@ -526,7 +384,7 @@ static trp_status hogwild_meet(struct mode *mode, struct mode_meeting *meeting)
     struct hogwild *hogwild = (struct hogwild *)mode;
     trp_generation generation = {0};
     atomic_store(&hogwild->head->steps.value, meeting->steps);
-    share_vectors(hogwild);
+    hogwild_share_vectors(hogwild);
     if (hogwild->group.rendezvous)
         TRP_TRY(wait_for_group(hogwild, &generation));
     meeting->steps = atomic_load(&hogwild->head->steps.value);
@@ -558,8 +416,8 @@ static uint64_t hogwild_next_version(struct mode *mode, uint64_t version)
 {
     struct hogwild *hogwild = (struct hogwild *)mode;
     if (hogwild->base.leads)
-        share_unlearned(hogwild);
-    raise_count(&hogwild->head->versions, version);
+        hogwild_share_unlearned(hogwild);
+    hogwild_raise(&hogwild->head->versions, version);
     return atomic_fetch_add_explicit(&hogwild->head->versions.value, 1, memory_order_relaxed) + 1;
 }
 
@@ -590,7 +448,7 @@ static trp_status hogwild_check(const struct vectors *vectors)
     return TRP_OK;
 }
 
-static void hogwild_destroy(struct mode *mode)
+void hogwild_destroy(struct mode *mode)
 {
     struct hogwild *hogwild = (struct hogwild *)mode;
     shared_memory_destroy(hogwild->memory);
@@ -618,8 +476,8 @@ static void hogwild_take_room(struct hogwild *hogwild)
         hogwild->state[k] = trp_floats_create(HOGWILD_BLOCK);
     for (size_t i = 0; i < hogwild->base.vectors->count; i++)
         if (hogwild->each[i].changes)
-            hogwild->each[i].seen =
-                xcalloc(block_count(hogwild->base.vectors->each[i].spec->count), sizeof(uint32_t));
+            hogwild->each[i].seen = xcalloc(
+                hogwild_blocks(hogwild->base.vectors->each[i].spec->count), sizeof(uint32_t));
 }
 
 trp_status hogwild_create(struct mode **out, struct vectors *vectors,

@@ -11,7 +11,55 @@
 #ifndef TRP_LEARNER_MODES_HOGWILD_H
 #define TRP_LEARNER_MODES_HOGWILD_H
 
+#include "limits.h"
 #include "mode.h"
+#include "shared_memory.h"
+#include "shared_pairs.h"
+
+/* A count on a cache line of its own. */
+struct shared_count {
+    _Alignas(HOGWILD_LINE_BYTES) _Atomic uint64_t value;
+};
+
+/* What the memory begins with. */
+struct hogwild_head {
+    uint64_t layout; /* what is in it: its kind */
+    struct shared_count steps, versions;
+    struct shared_count phases[TRP_UPDATER_VECTORS_MAX]; /* of the optimizers */
+    struct shared_count beats[HOGWILD_LEARNERS_MAX];     /* of each member: rounds so far */
+};
+
+/* Another learner of the generation, as this one sees it. */
+struct hogwild_other {
+    uint32_t member, rank;
+    uint64_t beat;
+    int64_t seen_ns; /* when that was new */
+};
+
+/* Where of the memory a vector lies. */
+struct hogwild_vector {
+    shared_pair *values, *state[TRP_OPTIMIZER_STATES_MAX];
+    _Atomic uint32_t *changes; /* of each block; NULL: every phase goes through all blocks */
+    uint32_t *seen;            /* of them, in the learner's copy */
+};
+
+struct dogwild;
+
+struct hogwild {
+    struct mode base;
+    struct learners_options group;
+    uint64_t generation;
+    bool shares; /* its vectors are those of a generation */
+    uint32_t member, other_count;
+    struct hogwild_other others[HOGWILD_LEARNERS_MAX];
+    int64_t looked_ns; /* at the others */
+    bool misses;       /* one of them, and has said so */
+    struct shared_memory *memory;
+    struct hogwild_head *head;
+    struct hogwild_vector each[TRP_UPDATER_VECTORS_MAX];
+    float *before, *after, *state[TRP_OPTIMIZER_STATES_MAX]; /* of a block */
+    struct dogwild *streams; /* of dogwild.c; NULL: those who learn have the same memory */
+};
 
 /* A learner that meets the others at the rendezvous of `group`; where that has none it is alone
  * with what it shares until it joins somebody. INVALID_ARGUMENT: its device is no host, or an
@@ -26,5 +74,24 @@ const char *hogwild_address(const struct mode *mode);
 /* From here on it shares what `owner`, at `address`, does; its vectors become those. Fails as
  * shared_memory_adopt(), and FAILED_PRECONDITION: they do not learn the same. */
 TRP_MUST_USE trp_status hogwild_join(struct mode *mode, const char *address, const char *owner);
+
+/* ---- for dogwild.c ----------------------------------------------------------------------------
+ */
+
+size_t hogwild_blocks(size_t numbers);
+
+/* What is shared becomes the learner's vectors, and the other way round. */
+void hogwild_share_vectors(struct hogwild *hogwild);
+TRP_MUST_USE trp_status hogwild_gather(struct mode *mode);
+
+/* What is not learned, of the one that leads: who joins later has it, too. */
+void hogwild_share_unlearned(struct hogwild *hogwild);
+void hogwild_load_unlearned(struct hogwild *hogwild);
+
+/* The counter is `least` at least. */
+void hogwild_raise(struct shared_count *count, uint64_t least);
+
+TRP_MUST_USE trp_status hogwild_apply(struct mode *mode, size_t index);
+void hogwild_destroy(struct mode *mode);
 
 #endif

@@ -16,6 +16,18 @@ enum {
     HOGWILD_SILENCE_MS = 30000, /* where nobody says how long one is waited for: as collectives */
     /* hogwild.c: what processors exchange; counts of different learners are that far apart. */
     HOGWILD_LINE_BYTES = 64,
+    /* dogwild_stream.h: numbers of a message, which with its head is in a frame of 1500 bytes. */
+    DOGWILD_NUMBERS = 256,
+    /* dogwild_stream.c: answers that are awaited: what a socket's buffer has room for, 208 KB of
+     * messages with what the system has around them. A pass gives up those of 20 before it. */
+    DOGWILD_WINDOW = 64,
+    DOGWILD_PATIENCE = 20,
+    /* dogwild.c: more steps than who leads next has not heard of. */
+    DOGWILD_STEPS_BITS = 20,
+    /* dogwild.c: between two passes, as steps of small networks take a millisecond; how many
+     * messages are taken before it is looked at the time. */
+    DOGWILD_PASS_MS = 2,
+    DOGWILD_BURST = 256,
     /* server_link.c: between two tries to reach a server, the first; how long it is tried where the
      * group does not say. */
     SERVER_RETRY_MS = 10,

@@ -2,11 +2,12 @@
 
 #include <string.h>
 
+#include "dogwild.h"
 #include "hogwild.h"
 
-enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, GOSSIP, SERVER, MODES };
-static const char *const names[MODES] = {"synchronous", "sharded", "hogwild",
-                                         "local_sgd",   "gossip",  "server"};
+enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, GOSSIP, SERVER, DOGWILD, MODES };
+static const char *const names[MODES] = {"synchronous", "sharded", "hogwild", "local_sgd",
+                                         "gossip",      "server",  "dogwild"};
 
 /* Where there is nothing to compress, or a compressor cannot do what the mode needs. */
 static trp_status check_compression_of(size_t kind, const struct compress_options *compress)
@@ -18,6 +19,10 @@ static trp_status check_compression_of(size_t kind, const struct compress_option
         why = "its learners send ranges of gradients and parameters";
     if (kind == HOGWILD)
         why = "its learners send nothing";
+    if (kind == GOSSIP)
+        why = "its learners send their vectors";
+    if (kind == DOGWILD)
+        why = "what its learners send may be lost, and a rest with it";
     if (kind == SERVER && compress->kind == COMPRESS_POWERSGD)
         why = "its factors are of a sum over all learners, and a push is one learner's";
     if (kind == LOCAL_SGD && compress->kind == COMPRESS_TOP_K && compress->momentum > 0)
@@ -37,17 +42,19 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
     while (options->name && kind < MODES && strcmp(options->name, names[kind]) != 0)
         kind++;
     if (kind == MODES)
-        return trp_fail(
-            TRP_INVALID_ARGUMENT,
-            "learner: mode is '%s', must be synchronous, sharded, hogwild, local_sgd, gossip or "
-            "server",
-            options->name);
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "learner: mode is '%s', must be synchronous, sharded, hogwild, dogwild, "
+                        "local_sgd, gossip or "
+                        "server",
+                        options->name);
     TRP_TRY(compress_check(&options->compress));
     TRP_TRY(check_compression_of(kind, &options->compress));
     if (kind == SERVER)
         return server_mode_create(out, vectors, options);
     if (options->group.rendezvous && kind == HOGWILD)
         return hogwild_create(out, vectors, &options->group);
+    if (options->group.rendezvous && kind == DOGWILD)
+        return dogwild_create(out, vectors, &options->group);
     if (options->group.rendezvous && kind == LOCAL_SGD)
         return local_sgd_create(out, vectors, options);
     if (options->group.rendezvous && kind == GOSSIP)

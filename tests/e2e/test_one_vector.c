@@ -102,6 +102,68 @@ static void the_target_is_reached_in_processes_and_threads(void **state)
     }
 }
 
+/* ---- dogwild ----------------------------------------------------------------------------------
+ */
+
+static void dogwild_start(struct scene *scene, const char *launch, const char *target,
+                          const char *timeout)
+{
+    const char *argv[] = {A3C,    "--run-dir=run", "--seed=1", "--set=learner.mode=dogwild",
+                          launch, target,          timeout,    NULL};
+    scene_start(scene, argv);
+}
+
+/* Those who only hear of each other's steps: rank 0, whose numbers the others follow, and one that
+ * follows. */
+static void dogwild_goes_on_without_who_is_killed(void **state)
+{
+    struct scene *scene = *state;
+    dogwild_start(scene, "--launch=processes", "--set=evaluator.target_return=0", NULL);
+    await_steps(scene, 1, 1000);
+    check_killed(scene, 0);
+    check_killed(scene, 0);
+    check_killed(scene, 1);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "err", "learner/0:      failed 2 times, began again 2 times");
+    assert_file_contains(scene, "err", "learner/1:      failed 1 time, began again 1 time");
+}
+
+static void dogwild_goes_on_without_who_hangs(void **state)
+{
+    struct scene *scene = *state;
+    dogwild_start(scene, "--launch=processes", "--set=evaluator.target_return=0",
+                  "--set=learner.collective_timeout_ms=1500");
+    await_steps(scene, 1, 1000);
+    for (uint32_t index = 0; index < 2; index++) {
+        uint64_t generation = last_generation(scene);
+        pid_t pid = pid_of(scene, index);
+        double version = reported(scene, 1 - index, "version");
+        assert_int_equal(kill(pid, SIGSTOP), 0);
+        await_restart(scene, index, pid);
+        await_generation(scene, generation + 2);
+        double steps = reported(scene, 1 - index, "learner_steps");
+        await_steps(scene, index, steps + 1000);
+        assert_true(reported(scene, 1 - index, "version") > version);
+    }
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "run/logs/learner-1.log",
+                         "learner/0 has streamed no step for 1.5 s");
+}
+
+static void dogwild_reaches_the_target_in_processes_and_threads(void **state)
+{
+    struct scene *scene = *state;
+    for (uint32_t i = 0; i < 2; i++) {
+        dogwild_start(scene, launch_modes[i], "--log-level=info", NULL);
+        assert_int_equal(scene_wait(scene), 0);
+        assert_file_contains(scene, "out", "the target of 475 is reached");
+        assert_file_contains(scene, "run/logs/learner-1.log", "streams ended deltas=");
+        scene_empty(scene);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +174,12 @@ int main(void)
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(the_target_is_reached_in_processes_and_threads, scene_setup,
                                         scene_teardown),
+        cmocka_unit_test_setup_teardown(dogwild_goes_on_without_who_is_killed, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(dogwild_goes_on_without_who_hangs, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(dogwild_reaches_the_target_in_processes_and_threads,
+                                        scene_setup, scene_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

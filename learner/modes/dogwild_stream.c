@@ -1,0 +1,253 @@
+#include "dogwild_stream.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+
+#define STREAM_MAGIC UINT64_C(0x31646c6977676f64) /* "dogwild1" */
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static size_t pairs_of(const struct stream_chunk *chunk)
+{
+    return (chunk->count + 1) / 2;
+}
+
+/* A learner that leaves blocks without a gradient alone sees by the count that it has to load. */
+static void count_change(const struct stream_chunk *chunk)
+{
+    if (chunk->changes)
+        atomic_fetch_add_explicit(chunk->changes, 1, memory_order_release);
+}
+
+/* What is in the chunk moves by `to` - `from`; a number that is `from` becomes `to`. */
+static void move_chunk(const struct stream_chunk *chunk, const float *from, const float *to)
+{
+    float after[DOGWILD_NUMBERS];
+    memcpy(after, to, 2 * pairs_of(chunk) * sizeof *after);
+    if (memcmp(from, to, 2 * pairs_of(chunk) * sizeof *to) == 0)
+        return;
+    add_block_step(chunk->values, from, after, pairs_of(chunk));
+    count_change(chunk);
+}
+
+static void load_base(const struct stream_chunk *chunk)
+{
+    load_shared(chunk->values, chunk->base, 2 * pairs_of(chunk));
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void stream_create(struct stream *stream, const struct stream_chunk *chunks, size_t count,
+                   _Atomic uint64_t *steps)
+{
+    *stream = (struct stream){.chunks = xmemdup(chunks, count * sizeof *chunks),
+                              .chunk_count = count,
+                              .next = count,
+                              .steps = steps};
+    for (size_t i = 0; i < count; i++)
+        stream->chunks[i].base = xcalloc(2 * pairs_of(&chunks[i]), sizeof(float));
+}
+
+static void destroy_peers(struct stream *stream)
+{
+    for (uint32_t i = 0; stream->peers && i < stream->size; i++)
+        free(stream->peers[i].sequences);
+    free(stream->peers);
+    stream->peers = NULL;
+}
+
+void stream_destroy(struct stream *stream)
+{
+    destroy_peers(stream);
+    for (size_t i = 0; i < stream->chunk_count; i++)
+        free(stream->chunks[i].base);
+    free(stream->chunks);
+    *stream = (struct stream){0};
+}
+
+void stream_begin(struct stream *stream, uint64_t generation, uint64_t nonce, uint32_t rank,
+                  uint32_t size)
+{
+    destroy_peers(stream);
+    stream->generation = generation;
+    stream->nonce = nonce;
+    stream->rank = rank;
+    stream->size = size;
+    stream->peers = xcalloc(size, sizeof *stream->peers);
+    for (uint32_t i = 1; i < size && rank == 0; i++)
+        stream->peers[i].sequences = xcalloc(stream->chunk_count, sizeof(uint64_t));
+    for (size_t i = 0; i < stream->chunk_count; i++) {
+        struct stream_chunk *chunk = &stream->chunks[i];
+        chunk->waits = 0;
+        chunk->answered = false;
+        if (!stream->works)
+            load_base(chunk); /* it has no steps that rank 0 does not know */
+    }
+    stream->works = rank > 0;
+    stream->next = stream->chunk_count;
+    stream->awaited = 0;
+    stream->own_steps = 0;
+}
+
+void stream_note_step(struct stream *stream, uint64_t steps)
+{
+    stream->own_steps += steps;
+    stream->beat++;
+    atomic_fetch_add(stream->steps, steps);
+}
+
+bool stream_has_all(const struct stream *stream)
+{
+    for (size_t i = 0; i < stream->chunk_count && stream->rank > 0; i++)
+        if (!stream->chunks[i].answered)
+            return false;
+    return true;
+}
+
+/* ---- a worker -------------------------------------------------------------------------------- */
+
+void stream_begin_pass(struct stream *stream)
+{
+    for (size_t i = 0; i < stream->chunk_count; i++) {
+        struct stream_chunk *chunk = &stream->chunks[i];
+        if (chunk->waits == 0 || chunk->waits++ <= DOGWILD_PATIENCE)
+            continue;
+        chunk->waits = 0;
+        stream->awaited--;
+        stream->counters.unanswered++;
+    }
+    if (stream->next == stream->chunk_count)
+        stream->next = 0;
+}
+
+static size_t stream_bytes(struct stream *stream, struct stream_message *message)
+{
+    size_t bytes = offsetof(struct stream_message, numbers) + message->count * sizeof(float);
+    message->magic = STREAM_MAGIC;
+    message->generation = stream->generation;
+    message->nonce = stream->nonce;
+    message->rank = stream->rank;
+    message->beat = stream->beat;
+    stream->counters.bytes += bytes;
+    return bytes;
+}
+
+size_t stream_ask(struct stream *stream, struct stream_message *message)
+{
+    if (stream->rank == 0 || stream->awaited == DOGWILD_WINDOW)
+        return 0;
+    while (stream->next < stream->chunk_count) {
+        struct stream_chunk *chunk = &stream->chunks[stream->next++];
+        if (chunk->waits > 0 || (chunk->once && chunk->answered))
+            continue;
+        float now[DOGWILD_NUMBERS];
+        load_shared(chunk->values, now, 2 * pairs_of(chunk));
+        *message = (struct stream_message){.count = (uint32_t)chunk->count,
+                                           .chunk = (uint64_t)(chunk - stream->chunks),
+                                           .sequence = ++chunk->sequence,
+                                           .steps = stream->own_steps};
+        for (size_t i = 0; i < chunk->count; i++)
+            message->numbers[i] = now[i] - chunk->base[i];
+        memcpy(chunk->base, now, 2 * pairs_of(chunk) * sizeof *now);
+        chunk->waits = 1;
+        stream->awaited++;
+        stream->counters.sent++;
+        return stream_bytes(stream, message);
+    }
+    return 0;
+}
+
+static void take_stream_answer(struct stream *stream, const struct stream_message *message)
+{
+    struct stream_chunk *chunk = &stream->chunks[message->chunk];
+    uint64_t steps = atomic_load(stream->steps);
+    if (chunk->waits == 0 || message->sequence != chunk->sequence) {
+        stream->counters.old++;
+        return;
+    }
+    float values[DOGWILD_NUMBERS] = {0};
+    memcpy(values, message->numbers, chunk->count * sizeof *values);
+    move_chunk(chunk, chunk->base, values);
+    memcpy(chunk->base, values, 2 * pairs_of(chunk) * sizeof *values);
+    chunk->waits = 0;
+    chunk->answered = true;
+    stream->awaited--;
+    stream->counters.answers++;
+    while (steps < message->steps &&
+           !atomic_compare_exchange_weak(stream->steps, &steps, message->steps))
+        ;
+}
+
+/* ---- rank 0 ---------------------------------------------------------------------------------- */
+
+static size_t take_delta(struct stream *stream, const struct stream_message *message,
+                         struct stream_message *answer)
+{
+    struct stream_chunk *chunk = &stream->chunks[message->chunk];
+    struct stream_peer *peer = &stream->peers[message->rank];
+    float from[DOGWILD_NUMBERS], to[DOGWILD_NUMBERS] = {0};
+    if (message->sequence <= peer->sequences[message->chunk]) {
+        stream->counters.old++;
+        return 0;
+    }
+    peer->sequences[message->chunk] = message->sequence;
+    load_shared(chunk->values, from, 2 * pairs_of(chunk));
+    for (size_t i = 0; i < chunk->count; i++)
+        to[i] = from[i] + message->numbers[i];
+    if (!chunk->once)
+        move_chunk(chunk, from, to);
+    if (message->steps > peer->steps) {
+        atomic_fetch_add(stream->steps, message->steps - peer->steps);
+        peer->steps = message->steps;
+    }
+    stream->counters.taken++;
+    *answer = (struct stream_message){.count = message->count,
+                                      .chunk = message->chunk,
+                                      .sequence = message->sequence,
+                                      .steps = atomic_load(stream->steps)};
+    load_shared(chunk->values, to, 2 * pairs_of(chunk));
+    memcpy(answer->numbers, to, chunk->count * sizeof *to);
+    return stream_bytes(stream, answer);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Whether it is a message of this generation to who has this rank. */
+static bool is_of_stream(const struct stream *stream, const struct stream_message *message,
+                         size_t size)
+{
+    const size_t head = offsetof(struct stream_message, numbers);
+    if (size < head || message->magic != STREAM_MAGIC || message->nonce != stream->nonce ||
+        message->generation != stream->generation || message->rank >= stream->size ||
+        (message->rank == 0) == (stream->rank == 0) || message->chunk >= stream->chunk_count)
+        return false;
+    return message->count == stream->chunks[message->chunk].count &&
+           size == head + message->count * sizeof(float);
+}
+
+/* What is not finite would be everybody's for ever. */
+static bool is_finite(const struct stream_message *message)
+{
+    float all = 0;
+    for (uint32_t i = 0; i < message->count; i++)
+        all += message->numbers[i] * 0;
+    return isfinite(all);
+}
+
+size_t stream_take(struct stream *stream, const void *bytes, size_t size,
+                   struct stream_message *answer)
+{
+    struct stream_message message = {0};
+    memcpy(&message, bytes, size < sizeof message ? size : sizeof message);
+    if (!is_of_stream(stream, &message, size) || !is_finite(&message)) {
+        stream->counters.strange++;
+        return 0;
+    }
+    stream->peers[message.rank].beat = message.beat;
+    if (stream->rank == 0)
+        return take_delta(stream, &message, answer);
+    take_stream_answer(stream, &message);
+    return 0;
+}

@@ -1,0 +1,502 @@
+/* Dogwild's streams over a network that loses, repeats and reorders what a script says, beside a
+ * reference in double that replays the same script; and whole learners over real datagrams. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/log.h>
+#include "learner/modes/dogwild_stream.h"
+#include "tests/learner/group_fixture.h"
+#include "tests/learner/scripted.h"
+
+enum { PEERS = 4, NUMBERS_HERE = 2 * DOGWILD_NUMBERS + 7, CHUNKS = 3, MESSAGES_MAX = 8192 };
+
+/* ---- streams of a scripted network -------------------------------------------------------------
+ */
+
+struct web {
+    struct scripted *net;
+    struct stream streams[PEERS];
+    shared_pair pairs[PEERS][NUMBERS_HERE / 2 + 1];
+    _Atomic uint64_t steps[PEERS];
+    uint64_t acts[PEERS];
+    size_t numbers;
+    /* What a learner's step adds to number i; NULL: it rests. */
+    double (*step)(struct web *web, uint32_t self, size_t i);
+};
+
+static float number_of(const struct web *web, uint32_t self, size_t i)
+{
+    float numbers[NUMBERS_HERE + 1];
+    load_shared(web->pairs[self], numbers, web->numbers);
+    return numbers[i];
+}
+
+static void step_of(struct web *web, uint32_t self)
+{
+    float numbers[NUMBERS_HERE];
+    load_shared(web->pairs[self], numbers, web->numbers);
+    for (size_t i = 0; i < web->numbers; i++)
+        numbers[i] += (float)web->step(web, self, i);
+    put_shared(web->pairs[self], numbers, web->numbers);
+    stream_note_step(&web->streams[self], 1);
+    web->acts[self]++;
+}
+
+static void web_act(void *context, uint32_t self)
+{
+    struct web *web = context;
+    struct stream_message message;
+    size_t bytes;
+    if (web->step)
+        step_of(web, self);
+    stream_begin_pass(&web->streams[self]);
+    while ((bytes = stream_ask(&web->streams[self], &message)) > 0)
+        scripted_send(web->net, self, 0, &message, bytes);
+}
+
+static void web_hear(void *context, uint32_t self, uint32_t from, const void *bytes, size_t size)
+{
+    struct web *web = context;
+    struct stream_message answer;
+    size_t answer_bytes = stream_take(&web->streams[self], bytes, size, &answer);
+    if (answer_bytes > 0)
+        scripted_send(web->net, self, from, &answer, answer_bytes);
+}
+
+/* Each begins with numbers of its own. */
+static void web_begin(struct web *web, size_t numbers)
+{
+    static const struct scripted_impl impl = {.act = web_act, .hear = web_hear};
+    *web = (struct web){.numbers = numbers};
+    web->net = scripted_create(PEERS, &impl, web);
+    for (uint32_t self = 0; self < PEERS; self++) {
+        struct stream_chunk chunks[CHUNKS];
+        size_t count = 0;
+        float first[NUMBERS_HERE];
+        for (size_t at = 0; at < numbers; at += DOGWILD_NUMBERS)
+            chunks[count++] = (struct stream_chunk){
+                .values = web->pairs[self] + at / 2,
+                .count = numbers - at < DOGWILD_NUMBERS ? numbers - at : DOGWILD_NUMBERS};
+        for (size_t i = 0; i < numbers; i++)
+            first[i] = (float)(i % 13) - 5 * (float)self;
+        put_shared(web->pairs[self], first, numbers);
+        stream_create(&web->streams[self], chunks, count, &web->steps[self]);
+        stream_begin(&web->streams[self], 1, 77, self, PEERS);
+    }
+}
+
+static void web_end(struct web *web)
+{
+    for (uint32_t self = 0; self < PEERS; self++)
+        stream_destroy(&web->streams[self]);
+    scripted_destroy(web->net);
+}
+
+static double integer_step(struct web *web, uint32_t self, size_t i)
+{
+    return (double)((web->acts[self] * 7 + self * 3 + i) % 9) - 4;
+}
+
+static void assert_all_equal(const struct web *web)
+{
+    for (uint32_t self = 1; self < PEERS; self++)
+        for (size_t i = 0; i < web->numbers; i++)
+            assert_true(number_of(web, self, i) == number_of(web, 0, i));
+}
+
+/* ---- the reference --------------------------------------------------------------------------- */
+
+enum { FEW = 7 }; /* numbers: one chunk */
+
+struct told {
+    bool answers;
+    uint64_t sequence;
+    double numbers[FEW];
+};
+
+/* By the rule, one event after the other, in double. */
+struct reference {
+    double w[PEERS][FEW], b[PEERS][FEW];
+    uint64_t sequence[PEERS], taken[PEERS], acts[PEERS];
+    uint32_t waits[PEERS];
+    size_t sent[PEERS][PEERS];
+    struct told *told[PEERS][PEERS];
+};
+
+static void tell(struct reference *r, uint32_t from, uint32_t to, struct told told)
+{
+    assert_true(r->sent[from][to] < MESSAGES_MAX);
+    r->told[from][to][r->sent[from][to]++] = told;
+}
+
+static void reference_acts(struct reference *r, struct web *web, uint32_t self)
+{
+    struct told told = {0};
+    struct web at = {.acts = {0}};
+    at.acts[self] = r->acts[self]++;
+    for (size_t i = 0; i < FEW; i++)
+        r->w[self][i] += web->step(&at, self, i);
+    if (self == 0)
+        return;
+    if (r->waits[self] > 0 && r->waits[self]++ > DOGWILD_PATIENCE)
+        r->waits[self] = 0;
+    if (r->waits[self] > 0)
+        return;
+    for (size_t i = 0; i < FEW; i++) {
+        told.numbers[i] = r->w[self][i] - r->b[self][i];
+        r->b[self][i] = r->w[self][i];
+    }
+    told.sequence = ++r->sequence[self];
+    r->waits[self] = 1;
+    tell(r, self, 0, told);
+}
+
+static void reference_hears(struct reference *r, uint32_t from, uint32_t to, uint64_t message)
+{
+    struct told told = r->told[from][to][message];
+    if (told.answers) {
+        if (r->waits[to] == 0 || told.sequence != r->sequence[to])
+            return;
+        for (size_t i = 0; i < FEW; i++) {
+            r->w[to][i] += told.numbers[i] - r->b[to][i];
+            r->b[to][i] = told.numbers[i];
+        }
+        r->waits[to] = 0;
+        return;
+    }
+    if (told.sequence <= r->taken[from])
+        return;
+    r->taken[from] = told.sequence;
+    for (size_t i = 0; i < FEW; i++)
+        r->w[0][i] += told.numbers[i];
+    told.answers = true;
+    memcpy(told.numbers, r->w[0], sizeof told.numbers);
+    tell(r, to, from, told);
+}
+
+static struct reference *replay_web(struct web *web)
+{
+    struct reference *r = xcalloc(1, sizeof *r);
+    size_t count;
+    const struct scripted_event *events = scripted_events(web->net, &count);
+    for (uint32_t i = 0; i < PEERS; i++)
+        for (uint32_t k = 0; k < PEERS; k++)
+            r->told[i][k] = xcalloc(MESSAGES_MAX, sizeof **r->told[i]);
+    for (uint32_t self = 0; self < PEERS; self++)
+        for (size_t i = 0; i < FEW; i++)
+            r->w[self][i] = r->b[self][i] = (double)(i % 13) - 5 * (double)self;
+    for (size_t n = 0; n < count; n++)
+        if (events[n].kind == SCRIPTED_ACTS)
+            reference_acts(r, web, events[n].from);
+        else if (events[n].kind == SCRIPTED_ARRIVES)
+            reference_hears(r, events[n].from, events[n].to, events[n].message);
+    return r;
+}
+
+static void reference_free(struct reference *r)
+{
+    for (uint32_t i = 0; i < PEERS; i++)
+        for (uint32_t k = 0; k < PEERS; k++)
+            free(r->told[i][k]);
+    free(r);
+}
+
+static void assert_as_reference(struct web *web)
+{
+    struct reference *r = replay_web(web);
+    for (uint32_t self = 0; self < PEERS; self++)
+        for (size_t i = 0; i < FEW; i++)
+            assert_true((double)number_of(web, self, i) == r->w[self][i]);
+    reference_free(r);
+}
+
+/* Integers are exact: to the bit, whatever is lost, comes twice, or late. */
+static void streams_do_as_a_reference_in_double(void **state)
+{
+    static const char *const scripts[] = {
+        "1 1>0 0>1",               /* there and back */
+        "1 2 0 2>0 1>0 * 0 1 2 *", /* rank 0 steps, too */
+        "1 1-0 1 1 1 *",           /* a delta is lost, and nothing is sent for it */
+        "1 1+0 1>0 0>1 1 *",       /* it comes twice */
+        "1 1>0 0-1 1 1 *",         /* the answer is lost */
+        "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1>0#1 1>0 0>1 1 *", /* the later one first */
+    };
+    (void)state;
+    for (size_t s = 0; s < sizeof scripts / sizeof *scripts; s++) {
+        struct web web;
+        web_begin(&web, FEW);
+        web.step = integer_step;
+        scripted_play(web.net, scripts[s]);
+        assert_as_reference(&web);
+        web_end(&web);
+    }
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        const struct scripted_odds odds = {
+            .acts = 30 + 2 * (uint32_t)seed % 40, .lost = 20, .twice = 20, .ahead = 40};
+        struct web web;
+        trp_rng rng;
+        trp_rng_init(&rng, 5, seed);
+        web_begin(&web, FEW);
+        web.step = integer_step;
+        for (size_t n = 0; n < 600; n++)
+            scripted_draw(web.net, &rng, &odds);
+        assert_as_reference(&web);
+        assert_true(web.streams[0].counters.old > 0);
+        assert_true(web.streams[1].counters.unanswered > 0);
+        web_end(&web);
+    }
+}
+
+/* ---- what the facts say ---------------------------------------------------------------------- */
+
+/* Nothing is lost, though much comes twice and in other orders: no step is missing or there twice,
+ * and replicas that rest become equal. */
+static void replicas_without_loss_have_every_step_and_become_equal(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        const struct scripted_odds odds = {.acts = 15, .twice = 20, .ahead = 50};
+        struct web web;
+        trp_rng rng;
+        double sum[NUMBERS_HERE];
+        uint64_t acts = 0;
+        trp_rng_init(&rng, 6, seed);
+        web_begin(&web, NUMBERS_HERE);
+        scripted_play(web.net, "1 2 3 *"); /* all have what rank 0 has */
+        web.step = integer_step;
+        for (size_t n = 0; n < 800; n++)
+            scripted_draw(web.net, &rng, &odds);
+        scripted_play(web.net, "*");
+        web.step = NULL;
+        scripted_play(web.net, "1 2 3 * 1 2 3 *");
+        for (size_t i = 0; i < NUMBERS_HERE; i++) {
+            struct web at = {.acts = {0}};
+            sum[i] = (double)(i % 13);
+            for (uint32_t self = 0; self < PEERS; self++)
+                for (at.acts[self] = 0; at.acts[self] < web.acts[self]; at.acts[self]++)
+                    sum[i] += integer_step(&at, self, i);
+            assert_true((double)number_of(&web, 0, i) == sum[i]);
+        }
+        assert_all_equal(&web);
+        for (uint32_t self = 0; self < PEERS; self++) {
+            assert_int_equal(web.streams[self].counters.unanswered, 0);
+            acts += web.acts[self];
+        }
+        assert_int_equal(web.steps[0], acts);
+        assert_true(web.streams[0].counters.old > 0);
+        web_end(&web);
+    }
+}
+
+static trp_rng noise;
+
+/* SGD on half the square of the distance to i % 5, with noise. */
+static double falls(struct web *web, uint32_t self, size_t i)
+{
+    double w = (double)number_of(web, self, i);
+    return -0.05 * (w - (double)(i % 5) + 0.5 * trp_rng_normal(&noise));
+}
+
+static double loss_with(uint32_t lost)
+{
+    const struct scripted_odds odds = {.acts = 40, .lost = lost, .twice = 10, .ahead = 30};
+    struct web web;
+    trp_rng rng;
+    double loss = 0;
+    trp_rng_init(&rng, 8, lost);
+    trp_rng_init(&noise, 9, 0);
+    web_begin(&web, FEW);
+    web.step = falls;
+    for (size_t n = 0; n < 5000; n++)
+        scripted_draw(web.net, &rng, &odds);
+    for (size_t i = 0; i < FEW; i++)
+        loss += pow((double)number_of(&web, 0, i) - (double)(i % 5), 2) / 2 / FEW;
+    web_end(&web);
+    return loss;
+}
+
+/* It begins at 12; noise leaves about 0.01. */
+static void dropped_messages_leave_the_loss_in_its_band(void **state)
+{
+    static const uint32_t percents[] = {0, 10, 30, 50};
+    (void)state;
+    for (size_t k = 0; k < sizeof percents / sizeof *percents; k++)
+        assert_true(loss_with(percents[k]) < 0.06);
+}
+
+/* ---- who is there ---------------------------------------------------------------------------- */
+
+static void who_joins_has_all_when_each_chunk_came(void **state)
+{
+    (void)state;
+    struct web web;
+    web_begin(&web, NUMBERS_HERE);
+    scripted_play(web.net, "1 1>0 1>0 1-0 0>1 0>1");
+    assert_false(stream_has_all(&web.streams[1]));
+    for (uint32_t n = 0; n < DOGWILD_PATIENCE + 2; n++)
+        scripted_play(web.net, "1");
+    scripted_play(web.net, "*");
+    assert_true(stream_has_all(&web.streams[1]));
+    for (size_t i = 0; i < NUMBERS_HERE; i++)
+        assert_true(number_of(&web, 1, i) == number_of(&web, 0, i));
+    web_end(&web);
+}
+
+/* Rank 0 is gone; the next one has what it had of it, and the others' steps that it did not get. */
+static void the_next_rank_0_gets_what_others_have_not_sent(void **state)
+{
+    (void)state;
+    struct web web;
+    web_begin(&web, FEW);
+    scripted_play(web.net, "1 2 3 *");
+    web.step = integer_step;
+    scripted_play(web.net, "2 2>0 0>2 2 2"); /* the last step is not sent: an answer is awaited */
+    float sent = number_of(&web, 2, 3), before = number_of(&web, 1, 3);
+    web.acts[2] = 0;
+    step_of(&web, 2);
+    float unsent = number_of(&web, 2, 3) - sent;
+    assert_true(unsent != 0);
+    stream_begin(&web.streams[1], 2, 78, 0, 2);
+    stream_begin(&web.streams[2], 2, 78, 1, 2);
+    web.step = NULL;
+    struct stream_message ask, answer;
+    stream_begin_pass(&web.streams[2]);
+    size_t bytes = stream_ask(&web.streams[2], &ask);
+    assert_int_equal(stream_take(&web.streams[0], &ask, bytes, &answer), 0); /* it is of none */
+    assert_int_equal(web.streams[0].counters.strange, 1);
+    bytes = stream_take(&web.streams[1], &ask, bytes, &answer);
+    assert_true(bytes > 0);
+    stream_take(&web.streams[2], &answer, bytes, &ask);
+    assert_true(number_of(&web, 2, 3) == number_of(&web, 1, 3));
+    assert_true(number_of(&web, 1, 3) != before);
+    web_end(&web);
+}
+
+static void what_is_no_message_changes_nothing(void **state)
+{
+    (void)state;
+    struct web web;
+    struct stream_message right, wrong, answer;
+    web_begin(&web, NUMBERS_HERE);
+    stream_begin_pass(&web.streams[1]);
+    size_t bytes = stream_ask(&web.streams[1], &right);
+    float before = number_of(&web, 0, 0);
+    right.numbers[0] = 1;
+    for (uint32_t k = 0; k < 10; k++) {
+        wrong = right;
+        size_t size = bytes;
+        wrong.magic += k == 0;
+        wrong.generation += k == 1;
+        wrong.nonce += k == 2;
+        wrong.rank = k == 3 ? PEERS : k == 4 ? 0 : wrong.rank; /* nobody; itself */
+        wrong.chunk = k == 5 ? CHUNKS : k == 6 ? UINT64_MAX : wrong.chunk;
+        wrong.count += k == 7;
+        size -= k == 8;
+        wrong.numbers[1] = k == 9 ? NAN : wrong.numbers[1];
+        assert_int_equal(stream_take(&web.streams[0], &wrong, size, &answer), 0);
+        assert_int_equal(web.streams[0].counters.strange, k + 1);
+    }
+    for (size_t size = 0; size < bytes; size++)
+        assert_int_equal(stream_take(&web.streams[0], &right, size, &answer), 0);
+    assert_true(number_of(&web, 0, 0) == before);
+    assert_true(stream_take(&web.streams[0], &right, bytes, &answer) > 0);
+    assert_true(number_of(&web, 0, 0) == before + 1);
+    web_end(&web);
+}
+
+static void so_many_answers_are_awaited_and_no_more(void **state)
+{
+    enum { MANY = DOGWILD_WINDOW + 10 };
+    (void)state;
+    struct stream stream;
+    struct stream_chunk chunks[MANY];
+    struct stream_message message;
+    shared_pair pairs[MANY] = {0};
+    _Atomic uint64_t steps = 0;
+    for (size_t i = 0; i < MANY; i++)
+        chunks[i] = (struct stream_chunk){.values = &pairs[i], .count = 2};
+    stream_create(&stream, chunks, MANY, &steps);
+    stream_begin(&stream, 1, 1, 1, 2);
+    stream_begin_pass(&stream);
+    for (uint32_t n = 0; n < DOGWILD_WINDOW; n++)
+        assert_int_equal(stream_ask(&stream, &message),
+                         offsetof(struct stream_message, numbers) + 8);
+    assert_int_equal(stream_ask(&stream, &message), 0);
+    for (uint32_t n = 0; n < DOGWILD_PATIENCE + 2; n++)
+        stream_begin_pass(&stream);
+    for (uint32_t n = 0; n < 10; n++)
+        assert_true(stream_ask(&stream, &message) > 0);
+    assert_int_equal(stream.counters.unanswered, DOGWILD_WINDOW);
+    assert_int_equal(stream_ask(&stream, &message), 0); /* the pass is over */
+    stream_destroy(&stream);
+}
+
+/* ---- learners -------------------------------------------------------------------------------- */
+
+static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.001F};
+
+static void one_learner_has_the_bits_of_one_that_is_alone(void **state)
+{
+    static const trp_optimizer kinds[] = {{.kind = TRP_SGD, .learning_rate = 0.5},
+                                          {.kind = TRP_ADAM, .learning_rate = 0.125},
+                                          {.kind = TRP_RMSPROP, .learning_rate = 0.125}};
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        struct plan plan = {
+            .members = 1, .steps = 12, .optimizer = kinds[k], .second = true, .mode = "dogwild"};
+        struct run *run = run_all(&plan), *alone = run_alone(&plan);
+        assert_int_equal(run->members[0].status, TRP_OK);
+        assert_memory_equal(run->members[0].params, alone->members[0].params,
+                            NUMBERS * sizeof(float));
+        run_free(run);
+        run_free(alone);
+    }
+}
+
+/* Over datagrams of this host all end with the steps of all, and one that dies costs nobody. */
+static void learners_count_their_steps_together_and_go_on_without_the_dead(void **state)
+{
+    (void)state;
+    for (uint32_t dies = 0; dies < 2; dies++) {
+        struct plan plan = {
+            .members = 3, .steps = STEPS_MAX, .optimizer = sgd, .second = true, .mode = "dogwild"};
+        if (dies) {
+            plan.dies.member = 1;
+            plan.dies.step = 1;
+            plan.dies.place = BETWEEN;
+        }
+        struct run *run = run_all(&plan);
+        for (uint32_t member = 0; member < 3; member++) {
+            bool dead = dies && member == 1;
+            if (!dead && run->members[member].status != TRP_OK)
+                fail_msg("member %u: %s", member, run->members[member].words);
+            if (!dead)
+                assert_true(run->members[member].counters.steps >= STEPS_MAX);
+        }
+        run_free(run);
+    }
+}
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR);
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_do_as_a_reference_in_double),
+        cmocka_unit_test(replicas_without_loss_have_every_step_and_become_equal),
+        cmocka_unit_test(dropped_messages_leave_the_loss_in_its_band),
+        cmocka_unit_test(who_joins_has_all_when_each_chunk_came),
+        cmocka_unit_test(the_next_rank_0_gets_what_others_have_not_sent),
+        cmocka_unit_test(what_is_no_message_changes_nothing),
+        cmocka_unit_test(so_many_answers_are_awaited_and_no_more),
+        cmocka_unit_test(one_learner_has_the_bits_of_one_that_is_alone),
+        cmocka_unit_test(learners_count_their_steps_together_and_go_on_without_the_dead),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -501,7 +501,8 @@ static trp_status check_compression(const struct node_group *group)
     if (options->compression == TRP_COMPRESSION_NONE)
         return TRP_OK;
     if (options->mode == TRP_LEARNERS_SHARDED || options->mode == TRP_LEARNERS_HOGWILD ||
-        options->mode == TRP_LEARNERS_DOGWILD || options->mode == TRP_LEARNERS_GOSSIP)
+        options->mode == TRP_LEARNERS_DOGWILD || options->mode == TRP_LEARNERS_GAIA ||
+        options->mode == TRP_LEARNERS_GOSSIP)
         why = ".compression is set, which the modes synchronous, local_sgd and server have";
     if (options->mode == TRP_LEARNERS_SERVER && options->compression == TRP_COMPRESSION_POWERSGD)
         why = ".compression is powersgd, which the mode server has not: factors are of a sum";
@@ -531,6 +532,31 @@ static trp_status check_server(const struct node_group *group)
                     group->name);
 }
 
+/* Commas are between them. */
+static bool names_each(const char *names, uint32_t count)
+{
+    for (; count > 0; count--) {
+        size_t length = strcspn(names, ",");
+        if (length == 0 || (names[length] == '\0') != (count == 1))
+            return false;
+        names += length + 1;
+    }
+    return true;
+}
+
+static trp_status check_sites(const struct node_group *group)
+{
+    const char *sites = group->options.learner.sites;
+    if (!sites && group->options.learner.mode == TRP_LEARNERS_GAIA)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "learner '%s': the mode is gaia, and .sites is not set", group->name);
+    if (!sites || names_each(sites, group->count))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "learner '%s': .sites is '%s', which is not a name for each of %u learners",
+                    group->name, sites, group->count);
+}
+
 static trp_status check_group(const struct node_group *group)
 {
     const char *word = kind_words[group->kind];
@@ -545,6 +571,7 @@ static trp_status check_group(const struct node_group *group)
         TRP_TRY(check_strength(group));
         TRP_TRY(check_compression(group));
         TRP_TRY(check_server(group));
+        TRP_TRY(check_sites(group));
     }
     if (group->kind == NODE_REPLAY && group->count > 1 && group->options.replay.address)
         return trp_fail(TRP_INVALID_ARGUMENT,

@@ -75,8 +75,8 @@ static const trp_option server_rows[] = {
         .help = "learners on its host push and pull like those elsewhere"),
 };
 
-static const char *const learner_modes[] = {"synchronous", "sharded", "hogwild", "local_sgd",
-                                            "gossip",      "server",  "dogwild", NULL};
+static const char *const learner_modes[] = {
+    "synchronous", "sharded", "hogwild", "local_sgd", "gossip", "server", "dogwild", "gaia", NULL};
 static const char *const compressions[] = {"none",    "bf16",     "f16",  "top-k",
                                            "one-bit", "powersgd", "qsgd", NULL};
 static const char *const failure_policies[] = {"stop", "continue", NULL};
@@ -108,6 +108,12 @@ static const trp_option learner_rows[] = {
         .unit = "learners", .help = "that learn one set of parameters together"),
     ROW(trp_learner_options, mode, .choices = learner_modes,
         .help = "how several learners combine what they compute"),
+    ROW(trp_learner_options, sites, .needs = "mode=gaia",
+        .help = "of the learners in turn, as east,east,west"),
+    ROW(trp_learner_options, significance, .fallback = "0.01", .max = 1e9, .needs = "mode=gaia",
+        .help = "v0: moves of more than v0 / sqrt(steps) of a number go to other sites"),
+    ROW(trp_learner_options, site_slack, .max = 64, .unit = "learner steps", .needs = "mode=gaia",
+        .help = "after which what other sites sent is there"),
     ROW(trp_learner_options, local_steps, .fallback = "16", .min = 1, .max = 1000000,
         .unit = "learner steps", .needs = "mode=local_sgd",
         .help = "of each learner between two means of all"),

@@ -257,7 +257,7 @@ static trp_learner_group_options learner_group(const trp_context *context, const
         [TRP_LEARNERS_SYNCHRONOUS] = "synchronous", [TRP_LEARNERS_SHARDED] = "sharded",
         [TRP_LEARNERS_HOGWILD] = "hogwild",         [TRP_LEARNERS_LOCAL_SGD] = "local_sgd",
         [TRP_LEARNERS_GOSSIP] = "gossip",           [TRP_LEARNERS_SERVER] = "server",
-        [TRP_LEARNERS_DOGWILD] = "dogwild"};
+        [TRP_LEARNERS_DOGWILD] = "dogwild",         [TRP_LEARNERS_GAIA] = "gaia"};
     static const char *const compressions[] = {
         [TRP_COMPRESSION_NONE] = "none",       [TRP_COMPRESSION_BF16] = "bf16",
         [TRP_COMPRESSION_F16] = "f16",         [TRP_COMPRESSION_TOP_K] = "top-k",
@@ -269,9 +269,12 @@ static trp_learner_group_options learner_group(const trp_context *context, const
         .name = context->group->name,
         .mode = modes[options->mode],
         .listen = ring,
+        .sites = options->sites,
         .count = options->count,
         .local_steps = options->local_steps,
         .outer_momentum = options->outer_momentum,
+        .significance = options->significance,
+        .site_slack = options->site_slack,
         .bucket_bytes = (size_t)options->bucket_bytes,
         .timeout_ms = (uint32_t)options->collective_timeout_ms,
         .compression = {.kind = compressions[options->compression],

@@ -30,7 +30,7 @@
 
 struct trp_learner {
     trp_learner_loop_options options;
-    char *checkpoint_dir, *group_name, *listen;
+    char *checkpoint_dir, *group_name, *listen, *sites;
     trp_updater *updater;
     trp_source **sources;
     size_t source_count;
@@ -287,17 +287,21 @@ static trp_status prepare(trp_learner *learner)
                         group->bucket_bytes, LEARNER_BUCKET_BYTES_MIN);
     learner->group_name = xstrdup(group->name ? group->name : "learner");
     learner->listen = group->listen ? xstrdup(group->listen) : NULL;
+    learner->sites = group->sites ? xstrdup(group->sites) : NULL;
     struct mode_options options = {.name = group->mode,
                                    .group = {.name = learner->group_name,
                                              .rendezvous = group->rendezvous,
                                              .listen = learner->listen,
                                              .insecure = group->insecure,
+                                             .sites = learner->sites,
                                              .timeout_ms = group->timeout_ms,
                                              .no_share = learner->options.no_share,
                                              .stop = learner->options.stop},
                                    .count = group->count,
                                    .local_steps = group->local_steps,
                                    .outer_momentum = group->outer_momentum,
+                                   .significance = group->significance,
+                                   .site_slack = group->site_slack,
                                    .servers = group->servers,
                                    .bucket_bytes = group->bucket_bytes ? group->bucket_bytes
                                                                        : LEARNER_BUCKET_BYTES};
@@ -727,6 +731,7 @@ void trp_learner_destroy(trp_learner *learner)
     trp_publisher_destroy(learner->publisher);
     free(learner->group_name);
     free(learner->listen);
+    free(learner->sites);
     mutex_cleanup(&learner->mutex);
     free(learner);
 }

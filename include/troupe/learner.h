@@ -62,7 +62,9 @@ typedef struct {
                                    each has a part of it and steps a part of the vectors
                                    (ZeRO-1): to the bit the same steps with less memory. After a
                                    loss all go back to the newest checkpoint; "hogwild",
-                                   "dogwild", "server": above;
+                                   "dogwild", "server": above; "gaia": each
+                                   step is of a site's learners, and sites tell each other
+                                   what matters of it (Hsieh et al. 2017);
                                    "local_sgd": each steps by itself, and after local_steps all
                                    go on from the mean of their vectors (Stich 2019), with
                                    outer_momentum SlowMo's (Wang et al. 2020);
@@ -73,11 +75,15 @@ typedef struct {
     const char *listen;         /* where others reach this member, as
                                    trp_collective_listener_create() says; copied */
     bool insecure;              /* it may be neither loopback nor a unix socket */
-    uint32_t count;             /* batches of a step; 0: one of each member */
-    uint32_t local_steps;       /* "local_sgd": between two means; 0: 16 */
-    float outer_momentum;       /* "local_sgd": of the means; 0: none */
-    size_t bucket_bytes;        /* gradients are combined in pieces of so many; 0: 1 MiB */
-    uint32_t timeout_ms;        /* of one operation of the group; 0: 30 s */
+    const char *sites;    /* "gaia": where each member is, in turn: "east,east,west"; copied */
+    uint32_t count;       /* batches of a step; 0: one of each member */
+    uint32_t local_steps; /* "local_sgd": between two means; 0: 16 */
+    float outer_momentum; /* "local_sgd": of the means; 0: none */
+    double significance;  /* "gaia": v0: what moved a number by more than v0 / sqrt(steps) of
+                             it goes to the other sites; 0: all of it */
+    uint32_t site_slack;  /* "gaia": a step of other sites is there so many steps later */
+    size_t bucket_bytes;  /* gradients are combined in pieces of so many; 0: 1 MiB */
+    uint32_t timeout_ms;  /* of one operation of the group; 0: 30 s */
     trp_compression_options compression; /* refused in modes that have none */
     const trp_learner_servers
         *servers; /* of the mode "server"; copied; its services are borrowed */

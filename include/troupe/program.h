@@ -80,6 +80,7 @@ typedef enum {
     TRP_LEARNERS_GOSSIP,      /* the same, and each swaps with two others after every step */
     TRP_LEARNERS_SERVER,      /* parameter servers step; their rule says when */
     TRP_LEARNERS_DOGWILD, /* hogwild in each process, whose vectors are kept alike by datagrams */
+    TRP_LEARNERS_GAIA,    /* sites tell each other what matters of their steps */
 } trp_learner_mode;
 
 /* How gradients of learners are compressed on their way; docs/learners.md says when that
@@ -122,6 +123,10 @@ typedef struct {
      * who pulls from the group follows whichever that is. */
     uint32_t count;
     uint32_t mode;         /* a trp_learner_mode */
+    const char *sites;     /* Gaia: where each learner is, in turn: "east,east,west" */
+    double significance;   /* Gaia: v0; a number's moves go to other sites when they are more than
+                              v0 / sqrt(steps) of it; 0: 0.01 */
+    uint32_t site_slack;   /* Gaia: clocks after which other sites' steps must be there */
     uint32_t local_steps;  /* local SGD: between two means */
     float outer_momentum;  /* local SGD: of the means; 0: none */
     trp_node server;       /* the parameter servers, of TRP_LEARNERS_SERVER */

@@ -60,6 +60,8 @@ static trp_status join(struct learners *group, const trp_generation *generation,
     group->generation = generation->number;
     group->rank = generation->rank;
     group->size = generation->size;
+    group->member = generation->members[generation->rank];
+    group->nonce = generation->nonce;
     group->broken = false;
     group->words = xcalloc(generation->size, LEARNERS_WORDS * sizeof *group->words);
     trp_status status =

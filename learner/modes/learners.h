@@ -17,6 +17,7 @@ struct learners_options {
     trp_rendezvous *rendezvous;
     const char *listen; /* where the others reach this member; NULL: this host alone */
     bool insecure;      /* that may be neither loopback nor a unix socket */
+    const char *sites;  /* of members in turn, as "east,east,west"; NULL: hosts */
     uint32_t timeout_ms;
     bool no_share;      /* as trp_collective_options.no_share */
     trp_device *device; /* of vectors; NULL: the host */
@@ -29,6 +30,8 @@ struct learners {
     trp_collective *collective; /* of this generation; NULL: there is none */
     uint64_t generation;
     uint32_t rank, size;
+    uint32_t member; /* index in the group */
+    uint64_t nonce;  /* of the generation */
     bool broken;     /* it failed, and the others go on without it or without each other */
     int32_t rest;    /* of bytes that are spread */
     uint64_t *words; /* what ranks said in the last exchange, LEARNERS_WORDS each */

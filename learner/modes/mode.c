@@ -5,9 +5,9 @@
 #include "dogwild.h"
 #include "hogwild.h"
 
-enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, GOSSIP, SERVER, DOGWILD, MODES };
+enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, GOSSIP, SERVER, DOGWILD, GAIA, MODES };
 static const char *const names[MODES] = {"synchronous", "sharded", "hogwild", "local_sgd",
-                                         "gossip",      "server",  "dogwild"};
+                                         "gossip",      "server",  "dogwild", "gaia"};
 
 /* Where there is nothing to compress, or a compressor cannot do what the mode needs. */
 static trp_status check_compression_of(size_t kind, const struct compress_options *compress)
@@ -23,6 +23,8 @@ static trp_status check_compression_of(size_t kind, const struct compress_option
         why = "its learners send their vectors";
     if (kind == DOGWILD)
         why = "what its learners send may be lost, and a rest with it";
+    if (kind == GAIA)
+        why = "it sends what matters, whole";
     if (kind == SERVER && compress->kind == COMPRESS_POWERSGD)
         why = "its factors are of a sum over all learners, and a push is one learner's";
     if (kind == LOCAL_SGD && compress->kind == COMPRESS_TOP_K && compress->momentum > 0)
@@ -44,7 +46,7 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
     if (kind == MODES)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "learner: mode is '%s', must be synchronous, sharded, hogwild, dogwild, "
-                        "local_sgd, gossip or "
+                        "local_sgd, gossip, gaia or "
                         "server",
                         options->name);
     TRP_TRY(compress_check(&options->compress));
@@ -55,6 +57,8 @@ trp_status mode_create(struct mode **out, struct vectors *vectors,
         return hogwild_create(out, vectors, &options->group);
     if (options->group.rendezvous && kind == DOGWILD)
         return dogwild_create(out, vectors, &options->group);
+    if (options->group.rendezvous && kind == GAIA)
+        return gaia_mode_create(out, vectors, options);
     if (options->group.rendezvous && kind == LOCAL_SGD)
         return local_sgd_create(out, vectors, options);
     if (options->group.rendezvous && kind == GOSSIP)

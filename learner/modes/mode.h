@@ -86,6 +86,8 @@ struct mode_options {
     size_t bucket_bytes;
     uint32_t local_steps; /* local_sgd: between two means; 0: 16 */
     float outer_momentum;
+    double significance;                /* gaia: v0 */
+    uint32_t site_slack;                /* gaia: clocks */
     struct compress_options compress;   /* of gradients on their way */
     const trp_learner_servers *servers; /* of the mode "server"; NULL: none */
 };
@@ -110,6 +112,11 @@ TRP_MUST_USE trp_status local_sgd_create(struct mode **out, struct vectors *vect
  * mode_create(). */
 TRP_MUST_USE trp_status gossip_create(struct mode **out, struct vectors *vectors,
                                       const struct mode_options *options);
+
+/* Learners of a site go on from their mean after every step, and tell other sites what matters.
+ * Fails as mode_create(). */
+TRP_MUST_USE trp_status gaia_mode_create(struct mode **out, struct vectors *vectors,
+                                         const struct mode_options *options);
 
 /* All learners step alike; `sharded`: each has a part of the optimizer's state and steps a part of
  * the vectors. Fails as mode_create(). */

@@ -461,6 +461,8 @@ static uint64_t fingerprint_of(const struct synchronous *s)
     hash = hash_number(hash, s->options.count);
     hash = hash_number(hash, s->options.local_steps);
     hash = hash_number(hash, (double)s->options.outer_momentum);
+    hash = hash_number(hash, s->options.significance);
+    hash = hash_number(hash, s->options.site_slack);
     hash = hash_bytes(hash, name, strlen(name));
     const struct compress_options *compress = &s->options.compress;
     const double parts[] = {

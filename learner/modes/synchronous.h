@@ -58,6 +58,7 @@ struct synchronous {
     /* Of gossip: */
     struct gossip gossip;
     float *messages[TRP_UPDATER_VECTORS_MAX]; /* the host's */
+    struct gaia *gaia;                        /* of gaia.c; NULL: another mode */
 };
 
 /* Its meeting and end, which local_sgd and gossip have, too. */

@@ -86,6 +86,21 @@ static void who_is_killed_among_gossips_comes_back(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
 }
 
+/* The first learner of each of two sites, of which one has two. */
+static void who_is_killed_at_a_site_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.mode=gaia", "--set=learner.count=3",
+          "--set=learner.sites=east,west,west");
+    await_steps(scene, 2, 20);
+    check_comes_back(scene, 0, SIGKILL);
+    check_comes_back(scene, 1, SIGSTOP);
+    check_words(scene, 1, "the other learners of learner waited 1.5 s for it");
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "run/logs/learner-2.log", "gaia sent numbers=");
+}
+
 /* The evaluator stands still until learner `index` was killed and is back: nothing ends before. */
 static void check_target_is_reached(struct scene *scene, uint32_t index)
 {
@@ -274,6 +289,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_killed_between_two_means_comes_back, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_is_killed_among_gossips_comes_back, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(who_is_killed_at_a_site_comes_back, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(the_target_is_reached_all_the_same, scene_setup,
                                         scene_teardown),

@@ -282,6 +282,9 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, max_steps, {1}),
         OTHER(trp_learner_options, count, {2}),
         OTHER(trp_learner_options, mode, {TRP_LEARNERS_SHARDED}),
+        OTHER(trp_learner_options, sites, {"east"}),
+        OTHER(trp_learner_options, significance, {0.5}),
+        OTHER(trp_learner_options, site_slack, {1}),
         OTHER(trp_learner_options, local_steps, {1}),
         OTHER(trp_learner_options, outer_momentum, {1}),
         {FIELD(trp_learner_options, server), NULL}, /* an edge, as .replay; of no node here */

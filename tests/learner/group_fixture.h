@@ -44,6 +44,9 @@ struct plan {
     uint32_t local_steps;
     float outer_momentum;
     const char *mode;
+    const char *sites;
+    double significance;
+    uint32_t site_slack;
     trp_compression_options compression;
     trp_optimizer optimizer;
     bool second;                   /* there is another learned vector, and a target of the first */
@@ -426,6 +429,9 @@ static inline void member_run(void *argument)
                   .local_steps = plan->local_steps,
                   .outer_momentum = plan->outer_momentum,
                   .compression = plan->compression,
+                  .sites = plan->sites,
+                  .significance = plan->significance,
+                  .site_slack = plan->site_slack,
                   .timeout_ms = 20000}};
     member->status = trp_learner_create(&member->learner, &options);
     if (plan->joined && member->life > 0)

@@ -1,0 +1,197 @@
+#include "gaia_rule.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+static struct gaia_news news_create(size_t count)
+{
+    return (struct gaia_news){.places = xcalloc(count, sizeof(uint32_t)),
+                              .moves = xcalloc(count, sizeof(float))};
+}
+
+void gaia_create(struct gaia_rule *rule, size_t count, double significance, uint32_t slack)
+{
+    *rule = (struct gaia_rule){.count = count,
+                               .slack = slack,
+                               .significance = significance,
+                               .before = xcalloc(count, sizeof(float)),
+                               .unsent = xcalloc(count, sizeof(float)),
+                               .kept = xcalloc(slack + 1, sizeof(struct gaia_news))};
+    for (uint32_t i = 0; i <= slack; i++)
+        rule->kept[i] = news_create(count);
+    rule->unpacked = news_create(count);
+}
+
+void gaia_destroy(struct gaia_rule *rule)
+{
+    for (uint32_t i = 0; rule->kept && i <= rule->slack; i++) {
+        free(rule->kept[i].places);
+        free(rule->kept[i].moves);
+    }
+    free(rule->unpacked.places);
+    free(rule->unpacked.moves);
+    free(rule->kept);
+    free(rule->heard);
+    free(rule->before);
+    free(rule->unsent);
+    *rule = (struct gaia_rule){0};
+}
+
+void gaia_begin(struct gaia_rule *rule, uint32_t site, uint32_t sites, uint64_t steps,
+                const float *values)
+{
+    rule->site = site;
+    rule->sites = sites;
+    rule->share = 1.0 / sites;
+    rule->steps = steps;
+    rule->clock = 0;
+    free(rule->heard);
+    rule->heard = xcalloc(sites, sizeof *rule->heard);
+    memset(rule->unsent, 0, rule->count * sizeof *rule->unsent);
+    if (rule->count > 0)
+        memcpy(rule->before, values, rule->count * sizeof *values);
+}
+
+/* ---- the filter ------------------------------------------------------------------------------ */
+
+/* Not a quotient: a number may be 0. NaN, which infinity times 0 is, says nothing. */
+static bool matters(double moves, double value, double threshold)
+{
+    return fabs(moves) > threshold * fabs(value);
+}
+
+const struct gaia_news *gaia_end_clock(struct gaia_rule *rule, float *values)
+{
+    struct gaia_news *news = &rule->kept[rule->clock % (rule->slack + 1)];
+    double threshold = rule->significance / sqrt((double)(rule->steps + ++rule->clock));
+    news->count = 0;
+    for (size_t i = 0; i < rule->count; i++) {
+        float move = (float)(rule->share * ((double)values[i] - (double)rule->before[i]));
+        float unsent = rule->unsent[i] + move;
+        rule->unsent[i] = unsent;
+        values[i] = rule->sites > 1 ? rule->before[i] + move : values[i];
+        rule->before[i] = values[i];
+        rule->counters.moved += unsent != 0;
+        if (!matters((double)unsent, (double)values[i], threshold))
+            continue;
+        news->places[news->count] = (uint32_t)i;
+        news->moves[news->count++] = unsent;
+        rule->unsent[i] = 0;
+    }
+    rule->counters.sent += news->count;
+    return news;
+}
+
+const struct gaia_news *gaia_kept(const struct gaia_rule *rule, uint64_t clock)
+{
+    return &rule->kept[clock % (rule->slack + 1)];
+}
+
+/* ---- other sites ----------------------------------------------------------------------------- */
+
+trp_status gaia_hear(struct gaia_rule *rule, uint32_t site, uint64_t clock,
+                     const struct gaia_news *news, float *values)
+{
+    uint64_t next = 0; /* that a place may be */
+    if (site >= rule->sites || site == rule->site || clock != rule->heard[site] ||
+        news->count > rule->count)
+        return trp_fail(TRP_DATA_LOSS,
+                        "site %" PRIu32 " of %" PRIu32 " sent %zu numbers of %zu of clock %" PRIu64,
+                        site, rule->sites, news->count, rule->count, clock);
+    for (size_t i = 0; i < news->count; i++) {
+        uint32_t place = news->places[i];
+        if (place < next || place >= rule->count || !isfinite(news->moves[i]))
+            return trp_fail(TRP_DATA_LOSS, "site %" PRIu32 " sent %g for number %" PRIu32 " of %zu",
+                            site, (double)news->moves[i], place, rule->count);
+        values[place] += news->moves[i];
+        rule->before[place] = values[place]; /* it is no step of this site */
+        next = (uint64_t)place + 1;
+    }
+    rule->heard[site]++;
+    return TRP_OK;
+}
+
+uint64_t gaia_awaited_clock(const struct gaia_rule *rule)
+{
+    uint64_t least = rule->clock;
+    for (uint32_t site = 0; site < rule->sites; site++)
+        if (site != rule->site && rule->heard[site] < least)
+            least = rule->heard[site];
+    return least;
+}
+
+bool gaia_may_go_on(const struct gaia_rule *rule)
+{
+    return rule->clock - gaia_awaited_clock(rule) <= rule->slack;
+}
+
+/* ---- as words -------------------------------------------------------------------------------- */
+
+enum { WORD_BITS = 32 };
+
+static size_t bitmap_words(const struct gaia_rule *rule)
+{
+    return (rule->count + WORD_BITS - 1) / WORD_BITS;
+}
+
+static size_t place_words(const struct gaia_rule *rule, size_t count)
+{
+    return count < bitmap_words(rule) ? count : bitmap_words(rule);
+}
+
+size_t gaia_words(const struct gaia_rule *rule, size_t count)
+{
+    return place_words(rule, count) + count;
+}
+
+void gaia_pack(const struct gaia_rule *rule, const struct gaia_news *news, uint32_t *words)
+{
+    size_t places = place_words(rule, news->count);
+    bool in_bits = places < news->count;
+    if (news->count == 0)
+        return;
+    memset(words, 0, places * sizeof *words);
+    for (size_t i = 0; i < news->count; i++)
+        if (in_bits)
+            words[news->places[i] / WORD_BITS] |= UINT32_C(1) << news->places[i] % WORD_BITS;
+        else
+            words[i] = news->places[i];
+    memcpy(words + places, news->moves, news->count * sizeof *words);
+}
+
+/* So many bits are set, or at least one more than `count`. */
+static size_t places_of_bits(const struct gaia_rule *rule, const uint32_t *words, size_t count,
+                             uint32_t *places)
+{
+    size_t found = 0;
+    for (uint32_t i = 0; i < bitmap_words(rule) * WORD_BITS && found <= count; i++)
+        if (words[i / WORD_BITS] >> i % WORD_BITS & 1) {
+            if (found < count)
+                places[found] = i;
+            found++;
+        }
+    return found;
+}
+
+trp_status gaia_unpack(struct gaia_rule *rule, const uint32_t *words, size_t count,
+                       const struct gaia_news **news)
+{
+    struct gaia_news *own = &rule->unpacked;
+    size_t places = place_words(rule, count), found = count;
+    *news = own;
+    own->count = count <= rule->count ? count : 0;
+    if (own->count > 0 && places < count)
+        found = places_of_bits(rule, words, count, own->places);
+    else if (own->count > 0)
+        memcpy(own->places, words, count * sizeof *words);
+    if (own->count > 0)
+        memcpy(own->moves, words + places, count * sizeof *words);
+    if (own->count == count && found == count)
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS, "%zu numbers of %zu came with %zu places", count, rule->count,
+                    found);
+}

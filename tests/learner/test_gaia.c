@@ -1,0 +1,488 @@
+/* Gaia between sites: over a network that does as a script says, beside a reference in double that
+ * replays the same script; and whole learners of two sites. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/log.h>
+#include "learner/modes/gaia_rule.h"
+#include "tests/learner/group_fixture.h"
+#include "tests/learner/scripted.h"
+
+enum { SITES = 3, FEW = 9, MESSAGES_MAX = 4096 };
+
+/* ---- sites of a scripted network ---------------------------------------------------------------
+ */
+
+struct letter {
+    uint64_t clock;
+    uint32_t count, places[FEW];
+    float moves[FEW];
+};
+
+struct world {
+    struct scripted *net;
+    struct gaia_rule rules[SITES];
+    float values[SITES][FEW];
+    uint64_t held, letters; /* acts in which a site had to wait; sent */
+};
+
+/* Thirds of it are whole. */
+static double move_at(uint32_t site, uint64_t clock, size_t i)
+{
+    return 3 * ((double)((clock * 5 + site * 3 + i * 7) % 11) - 5);
+}
+
+static void world_act(void *context, uint32_t self)
+{
+    struct world *world = context;
+    struct gaia_rule *rule = &world->rules[self];
+    if (!gaia_may_go_on(rule)) {
+        world->held++;
+        return;
+    }
+    struct letter letter = {.clock = rule->clock};
+    for (size_t i = 0; i < FEW; i++)
+        world->values[self][i] += (float)move_at(self, rule->clock, i);
+    const struct gaia_news *news = gaia_end_clock(rule, world->values[self]);
+    letter.count = (uint32_t)news->count;
+    memcpy(letter.places, news->places, news->count * sizeof *letter.places);
+    memcpy(letter.moves, news->moves, news->count * sizeof *letter.moves);
+    for (uint32_t to = 0; to < SITES; to++)
+        if (to != self)
+            scripted_send(world->net, self, to, &letter, sizeof letter);
+    world->letters += SITES - 1;
+}
+
+static void world_hear(void *context, uint32_t self, uint32_t from, const void *bytes, size_t size)
+{
+    struct world *world = context;
+    struct letter letter;
+    assert_int_equal(size, sizeof letter);
+    memcpy(&letter, bytes, size);
+    const struct gaia_news news = {letter.places, letter.moves, letter.count};
+    assert_int_equal(gaia_hear(&world->rules[self], from, letter.clock, &news, world->values[self]),
+                     TRP_OK);
+}
+
+static void world_begin(struct world *world, double significance, uint32_t slack)
+{
+    static const struct scripted_impl impl = {.act = world_act, .hear = world_hear};
+    *world = (struct world){.held = 0};
+    world->net = scripted_create(SITES, &impl, world);
+    for (uint32_t site = 0; site < SITES; site++) {
+        for (size_t i = 0; i < FEW; i++)
+            world->values[site][i] = (float)(i * 20);
+        gaia_create(&world->rules[site], FEW, significance, slack);
+        gaia_begin(&world->rules[site], site, SITES, 0, world->values[site]);
+    }
+}
+
+static void world_end(struct world *world)
+{
+    for (uint32_t site = 0; site < SITES; site++)
+        gaia_destroy(&world->rules[site]);
+    scripted_destroy(world->net);
+}
+
+/* ---- the reference --------------------------------------------------------------------------- */
+
+struct reference {
+    double w[SITES][FEW], unsent[SITES][FEW];
+    double (*sent[SITES])[FEW]; /* by clock */
+    uint64_t clock[SITES], heard[SITES][SITES];
+};
+
+static void reference_acts(struct reference *r, uint32_t site, double significance, uint32_t slack)
+{
+    uint64_t clock = r->clock[site];
+    for (uint32_t other = 0; other < SITES; other++)
+        if (other != site && r->heard[site][other] + slack < clock)
+            return;
+    for (size_t i = 0; i < FEW; i++) {
+        double *unsent = &r->unsent[site][i];
+        r->w[site][i] += move_at(site, clock, i) / SITES;
+        *unsent += move_at(site, clock, i) / SITES;
+        bool matters = fabs(r->w[site][i]) == 0
+                           ? *unsent != 0
+                           : fabs(*unsent / r->w[site][i]) > significance / sqrt((double)clock + 1);
+        r->sent[site][clock][i] = matters ? *unsent : 0;
+        *unsent -= r->sent[site][clock][i];
+    }
+    r->clock[site]++;
+}
+
+static void replay_world(struct world *world, struct reference *r, double significance,
+                         uint32_t slack)
+{
+    size_t count;
+    const struct scripted_event *events = scripted_events(world->net, &count);
+    *r = (struct reference){.clock = {0}};
+    for (uint32_t site = 0; site < SITES; site++) {
+        r->sent[site] = xcalloc(MESSAGES_MAX, sizeof *r->sent[site]);
+        for (size_t i = 0; i < FEW; i++)
+            r->w[site][i] = (double)(i * 20);
+    }
+    for (size_t n = 0; n < count; n++) {
+        uint32_t from = events[n].from, to = events[n].to;
+        if (events[n].kind == SCRIPTED_ACTS)
+            reference_acts(r, from, significance, slack);
+        for (size_t i = 0; events[n].kind == SCRIPTED_ARRIVES && i < FEW; i++)
+            r->w[to][i] += r->sent[from][events[n].message][i];
+        r->heard[to][from] += events[n].kind == SCRIPTED_ARRIVES;
+    }
+}
+
+static void reference_free(struct reference *r)
+{
+    for (uint32_t site = 0; site < SITES; site++)
+        free(r->sent[site]);
+}
+
+static void sites_do_as_a_reference_in_double(void **state)
+{
+    static const double significances[] = {0, 0.05, 0.5, 2, INFINITY};
+    (void)state;
+    for (size_t k = 0; k < sizeof significances / sizeof *significances; k++)
+        for (uint32_t slack = 0; slack < 4; slack++) {
+            const struct scripted_odds odds = {.acts = 50};
+            struct world world;
+            struct reference r;
+            trp_rng rng;
+            trp_rng_init(&rng, 3, 10 * k + slack);
+            world_begin(&world, significances[k], slack);
+            for (size_t n = 0; n < 600; n++)
+                scripted_draw(world.net, &rng, &odds);
+            replay_world(&world, &r, significances[k], slack);
+            for (uint32_t site = 0; site < SITES; site++) {
+                assert_int_equal(world.rules[site].clock, r.clock[site]);
+                for (size_t i = 0; i < FEW; i++) {
+                    assert_true((double)world.values[site][i] == r.w[site][i]);
+                    assert_true((double)world.rules[site].unsent[i] == r.unsent[site][i]);
+                }
+            }
+            assert_true(world.held > 0);
+            reference_free(&r);
+            world_end(&world);
+        }
+}
+
+/* ---- the filter ------------------------------------------------------------------------------ */
+
+/* BSP: after each clock all sites have all moves. */
+static void with_no_threshold_all_sites_are_equal_after_each_clock(void **state)
+{
+    (void)state;
+    struct world world;
+    double sum[FEW];
+    world_begin(&world, 0, 0);
+    for (size_t i = 0; i < FEW; i++)
+        sum[i] = (double)(i * 20);
+    for (uint64_t clock = 0; clock < 30; clock++) {
+        scripted_play(world.net, "0 1 2 *");
+        for (size_t i = 0; i < FEW; i++) {
+            for (uint32_t site = 0; site < SITES; site++)
+                sum[i] += move_at(site, clock, i) / SITES;
+            for (uint32_t site = 0; site < SITES; site++) {
+                assert_true((double)world.values[site][i] == sum[i]);
+                assert_true(world.rules[site].unsent[i] == 0);
+            }
+        }
+    }
+    world_end(&world);
+}
+
+static void with_no_bound_nothing_goes_to_other_sites(void **state)
+{
+    (void)state;
+    struct world world;
+    world_begin(&world, INFINITY, 0);
+    for (uint64_t clock = 0; clock < 30; clock++)
+        scripted_play(world.net, "0 1 2 *");
+    for (uint32_t site = 0; site < SITES; site++) {
+        assert_int_equal(world.rules[site].counters.sent, 0);
+        assert_int_equal(world.rules[site].clock, 30);
+        assert_true(world.rules[site].counters.moved > 200);
+    }
+    world_end(&world);
+}
+
+static size_t sent_at(struct gaia_rule *rule, float values[4], const float moves[4])
+{
+    for (size_t i = 0; i < 4; i++)
+        values[i] += 2 * moves[i]; /* of two sites each has a half */
+    return gaia_end_clock(rule, values)->count;
+}
+
+/* v = 0.4 / sqrt(t): 0.4, 0.2828, 0.2309, 0.2. */
+static void what_matters_falls_with_the_root_of_the_clock(void **state)
+{
+    static const float still[4] = {0};
+    (void)state;
+    struct gaia_rule rule;
+    float values[4] = {100, -100, 0, 100};
+    gaia_create(&rule, 4, 0.4, 0);
+    gaia_begin(&rule, 0, 2, 0, values);
+    /* 25 of 125 is 0.2, 45 of -145 is 0.31, 1 of 1, 80 of 180 is 0.44. */
+    assert_int_equal(sent_at(&rule, values, (const float[4]){25, -45, 1, 80}), 2);
+    assert_int_equal(rule.kept[0].places[0], 2); /* it was 0 */
+    assert_int_equal(rule.kept[0].places[1], 3);
+    assert_true(rule.kept[0].moves[1] == 80);
+    assert_int_equal(sent_at(&rule, values, still), 1);
+    assert_int_equal(rule.kept[0].places[0], 1);
+    assert_true(rule.kept[0].moves[0] == -45);
+    assert_int_equal(sent_at(&rule, values, still), 0);
+    assert_int_equal(sent_at(&rule, values, still), 0); /* 0.2 is not more than 0.2 */
+    assert_int_equal(sent_at(&rule, values, still), 1); /* than 0.1789 it is */
+    assert_true(rule.kept[0].moves[0] == 25);
+    assert_int_equal(rule.counters.sent, 4);
+    assert_int_equal(rule.counters.moved, 4 + 2 + 1 + 1 + 1);
+    gaia_begin(&rule, 0, 2, 99, values); /* at step 100 it is 0.04 */
+    assert_int_equal(sent_at(&rule, values, (const float[4]){6, 0, 0, 7}), 1);
+    gaia_destroy(&rule);
+}
+
+static void what_was_sent_and_what_was_not_are_all_moves(void **state)
+{
+    (void)state;
+    struct world world;
+    struct reference r;
+    const struct scripted_odds odds = {.acts = 50};
+    trp_rng rng;
+    trp_rng_init(&rng, 4, 0);
+    world_begin(&world, 0.5, 2);
+    for (size_t n = 0; n < 900; n++)
+        scripted_draw(world.net, &rng, &odds);
+    replay_world(&world, &r, 0.5, 2);
+    for (uint32_t site = 0; site < SITES; site++) {
+        const struct gaia_counters *counters = &world.rules[site].counters;
+        assert_true(counters->sent > 0 && counters->sent < counters->moved);
+        for (size_t i = 0; i < FEW; i++) {
+            double moves = 0, sent = 0;
+            for (uint64_t clock = 0; clock < r.clock[site]; clock++) {
+                moves += move_at(site, clock, i) / SITES;
+                sent += r.sent[site][clock][i];
+            }
+            assert_true(sent + (double)world.rules[site].unsent[i] == moves);
+        }
+    }
+    reference_free(&r);
+    world_end(&world);
+}
+
+/* ---- the mirror clock --------------------------------------------------------------------------
+ */
+
+/* Of two sites one gets nothing from the other: it goes on for exactly `slack` clocks more. */
+static void a_site_is_ahead_by_its_slack_and_no_more(void **state)
+{
+    (void)state;
+    for (uint32_t slack = 0; slack < 5; slack++) {
+        struct world world;
+        world_begin(&world, 0, slack);
+        for (uint64_t n = 0; n < 10; n++)
+            scripted_play(world.net, "0 1 *");
+        /* None has heard of site 2. */
+        assert_int_equal(world.rules[0].clock, slack + 1);
+        assert_int_equal(world.rules[1].clock, slack + 1);
+        assert_int_equal(gaia_awaited_clock(&world.rules[0]), 0);
+        scripted_play(world.net, "2 2>0 0 0");
+        assert_int_equal(world.rules[0].clock, slack + 2);
+        assert_int_equal(world.rules[1].clock, slack + 1);
+        world_end(&world);
+    }
+}
+
+static void news_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    struct gaia_rule rule;
+    float values[4] = {0}, moves[] = {1, 2, NAN};
+    uint32_t places[] = {1, 3, 3};
+    gaia_create(&rule, 4, 0, 0);
+    gaia_begin(&rule, 0, 2, 0, values);
+    struct gaia_news news = {places, moves, 2};
+    assert_int_equal(gaia_hear(&rule, 0, 0, &news, values), TRP_DATA_LOSS); /* itself */
+    assert_int_equal(gaia_hear(&rule, 2, 0, &news, values), TRP_DATA_LOSS);
+    assert_int_equal(gaia_hear(&rule, 1, 1, &news, values), TRP_DATA_LOSS);
+    news.count = 5;
+    assert_int_equal(gaia_hear(&rule, 1, 0, &news, values), TRP_DATA_LOSS);
+    news.count = 3; /* a place comes twice */
+    assert_int_equal(gaia_hear(&rule, 1, 0, &news, values), TRP_DATA_LOSS);
+    news.count = 1;
+    places[0] = 4;
+    assert_int_equal(gaia_hear(&rule, 1, 0, &news, values), TRP_DATA_LOSS);
+    news.moves = moves + 2;
+    places[0] = 0;
+    assert_int_equal(gaia_hear(&rule, 1, 0, &news, values), TRP_DATA_LOSS);
+    assert_int_equal(rule.heard[1], 0);
+    news.moves = moves;
+    assert_int_equal(gaia_hear(&rule, 1, 0, &news, values), TRP_OK);
+    assert_int_equal(rule.heard[1], 1);
+    assert_true(values[0] == 1);
+    gaia_destroy(&rule);
+}
+
+/* Places take a word each, or a bit each of all numbers: what is shorter. */
+static void news_are_words_as_long_as_the_formula_says(void **state)
+{
+    enum { MANY = 100, BITS = 4 };
+    (void)state;
+    struct gaia_rule rule;
+    float values[MANY] = {0};
+    gaia_create(&rule, MANY, 0, 0);
+    gaia_begin(&rule, 0, 2, 0, values);
+    for (size_t count = 0; count <= MANY; count++) {
+        uint32_t words[BITS + MANY] = {0};
+        const struct gaia_news *came;
+        for (size_t i = 0; i < count; i++)
+            values[(i * 37 + count) % MANY] += 2 * (float)(i + 1);
+        const struct gaia_news *news = gaia_end_clock(&rule, values);
+        assert_int_equal(news->count, count);
+        assert_int_equal(gaia_words(&rule, count), count + (count < BITS ? count : BITS));
+        gaia_pack(&rule, news, words);
+        assert_int_equal(gaia_unpack(&rule, words, count, &came), TRP_OK);
+        assert_int_equal(came->count, count);
+        assert_memory_equal(came->places, news->places, count * sizeof *came->places);
+        assert_memory_equal(came->moves, news->moves, count * sizeof *came->moves);
+        if (count <= BITS || count == MANY)
+            continue;
+        words[0] ^= 1; /* one more or less */
+        assert_int_equal(gaia_unpack(&rule, words, count, &came), TRP_DATA_LOSS);
+    }
+    assert_int_equal(gaia_unpack(&rule, NULL, MANY + 1, &(const struct gaia_news *){NULL}),
+                     TRP_DATA_LOSS);
+    gaia_destroy(&rule);
+}
+
+/* ---- learners -------------------------------------------------------------------------------- */
+
+static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
+
+static struct run *run_gaia(uint32_t members, const char *sites, double significance,
+                            uint32_t slack)
+{
+    const struct plan plan = {.members = members,
+                              .steps = 12,
+                              .optimizer = sgd,
+                              .mode = "gaia",
+                              .sites = sites,
+                              .significance = significance,
+                              .site_slack = slack};
+    struct run *run = run_all(&plan);
+    for (uint32_t member = 0; member < members; member++)
+        if (run->members[member].status != TRP_OK)
+            fail_msg("member %u: %s", member, run->members[member].words);
+    return run;
+}
+
+/* All that moves is sent: sites make the mean of all learners after every step, as local SGD. */
+static void learners_with_no_threshold_go_on_from_their_mean(void **state)
+{
+    static const struct {
+        uint32_t members;
+        const char *sites;
+    } rows[] = {{1, "a"}, {2, "a,b"}, {2, "a,a"}, {4, "a,b,a,b"}, {4, "a,b,c,d"}};
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const struct plan plan = {.members = rows[k].members,
+                                  .steps = 12,
+                                  .optimizer = sgd,
+                                  .mode = "local_sgd",
+                                  .local_steps = 1};
+        struct run *local = run_all(&plan);
+        struct run *run = run_gaia(rows[k].members, rows[k].sites, 0, 0);
+        for (uint32_t member = 0; member < rows[k].members; member++) {
+            assert_int_equal(run->members[member].counters.steps, 12);
+            for (size_t i = 0; i < NUMBERS; i++)
+                assert_float_equal(run->members[member].params[i], local->members[0].params[i],
+                                   1e-4);
+        }
+        run_free(local);
+        run_free(run);
+    }
+}
+
+/* Members of one site have the same bits; sites that tell each other nothing have not. */
+static void sites_that_tell_nothing_differ_and_their_members_do_not(void **state)
+{
+    (void)state;
+    struct run *run = run_gaia(4, "a,b,a,b", 1e9, 0);
+    for (uint32_t member = 0; member < 2; member++)
+        assert_memory_equal(run->members[member].params, run->members[member + 2].params,
+                            NUMBERS * sizeof(float));
+    assert_memory_not_equal(run->members[0].params, run->members[1].params,
+                            NUMBERS * sizeof(float));
+    run_free(run);
+}
+
+/* With slack all end at the same clock, and what is still to come is little. */
+static void slack_delays_what_other_sites_sent(void **state)
+{
+    (void)state;
+    for (uint32_t slack = 1; slack < 6; slack++) {
+        struct run *run = run_gaia(3, "a,b,b", 0, slack);
+        for (uint32_t member = 0; member < 3; member++)
+            assert_int_equal(run->members[member].counters.steps, 12);
+        assert_memory_equal(run->members[1].params, run->members[2].params,
+                            NUMBERS * sizeof(float));
+        run_free(run);
+    }
+}
+
+static void others_go_on_without_the_dead(void **state)
+{
+    (void)state;
+    for (uint32_t member = 0; member < 3; member++)
+        for (uint32_t slack = 0; slack < 3; slack += 2) {
+            struct plan plan = {.members = 3,
+                                .steps = 12,
+                                .optimizer = sgd,
+                                .mode = "gaia",
+                                .sites = "a,b,b",
+                                .site_slack = slack,
+                                .dies = {.member = member, .step = 5, .place = BETWEEN}};
+            struct run *run = run_all(&plan);
+            for (uint32_t other = 0; other < 3; other++)
+                if (other != member && run->members[other].status != TRP_OK)
+                    fail_msg("member %u: %s", other, run->members[other].words);
+            run_free(run);
+        }
+}
+
+static void a_member_without_a_site_is_refused(void **state)
+{
+    (void)state;
+    struct plan plan = {.members = 2, .steps = 2, .optimizer = sgd, .mode = "gaia", .sites = "a"};
+    struct run *run = run_all(&plan);
+    assert_int_equal(run->members[1].status, TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(run->members[1].words, "sites are 'a', which has none for learner/1"));
+    run_free(run);
+}
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR);
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sites_do_as_a_reference_in_double),
+        cmocka_unit_test(with_no_threshold_all_sites_are_equal_after_each_clock),
+        cmocka_unit_test(with_no_bound_nothing_goes_to_other_sites),
+        cmocka_unit_test(what_matters_falls_with_the_root_of_the_clock),
+        cmocka_unit_test(what_was_sent_and_what_was_not_are_all_moves),
+        cmocka_unit_test(a_site_is_ahead_by_its_slack_and_no_more),
+        cmocka_unit_test(news_that_are_none_are_refused),
+        cmocka_unit_test(news_are_words_as_long_as_the_formula_says),
+        cmocka_unit_test(learners_with_no_threshold_go_on_from_their_mean),
+        cmocka_unit_test(sites_that_tell_nothing_differ_and_their_members_do_not),
+        cmocka_unit_test(slack_delays_what_other_sites_sent),
+        cmocka_unit_test(others_go_on_without_the_dead),
+        cmocka_unit_test(a_member_without_a_site_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -57,16 +57,6 @@ static void round_bytes(uint16_t *to, const uint8_t *from, size_t count)
     }
 }
 
-/* Pairs of `columns` of two rows of floats; the second may be NULL: zeros. */
-static INLINE void pair_rows(float *to, const float *first, const float *second, size_t columns)
-{
-    for (size_t n = 0; n < columns; n += LANES) {
-        part lanes = part_of(columns - n < LANES ? (unsigned)(columns - n) : LANES);
-        vec other = second ? load_part(second + n, lanes) : splat(0);
-        store_part(to + n, paired(load_part(first + n, lanes), other), lanes);
-    }
-}
-
 /* From one row of pairs to the next: a line more than they are, so that rows do not fall on each
  * other in the cache. */
 static size_t pairs_stride(size_t pairs)
@@ -80,12 +70,44 @@ static size_t whole_steps(size_t pairs)
     return (pairs + DEPTH_STEP - 1) / DEPTH_STEP * DEPTH_STEP;
 }
 
-/* Zeros behind `pairs` in a row, or rows behind `pairs` rows of `stride`, up to whole steps. */
-static INLINE void fill_steps(float *row, size_t pairs, size_t stride)
+/* Zeros behind `pairs` in a row, up to whole steps. */
+static INLINE void fill_steps(float *row, size_t pairs)
 {
-    size_t lacks = whole_steps(pairs) - pairs;
-    if (lacks > 0)
-        memset(row + pairs * stride, 0, lacks * stride * sizeof *row);
+    for (size_t i = pairs; i < whole_steps(pairs); i++)
+        row[i] = 0;
+}
+
+/* 16 columns of two rows of floats in pairs; the second may be NULL: zeros. */
+static INLINE vec pair_of_rows(const float *first, const float *second, part lanes)
+{
+    return paired(load_part(first, lanes), second ? load_part(second, lanes) : splat(0));
+}
+
+/* Pairs of up to 32 rows of up to 16 columns, a row for each column. */
+static INLINE void turn_pairs_of(float *to, size_t to_stride, const float *from, size_t from_stride,
+                                 size_t rows, part lanes)
+{
+    float pairs[LANES * LANES] __attribute__((aligned(64)));
+    for (size_t i = 0; i < LANES; i++, from += 2 * from_stride)
+        store(pairs + i * LANES,
+              2 * i < rows ? pair_of_rows(from, 2 * i + 1 < rows ? from + from_stride : NULL, lanes)
+                           : splat(0));
+    for (size_t m = 0; m < LANES; m += 4)
+        transpose_4(pairs + m, LANES, to + m * to_stride, to_stride);
+}
+
+/* Pairs of rows, side by side for each column; returns the stride. Columns are filled up to 16. */
+static size_t turn_pairs(float *to, const float *from, size_t from_stride, size_t rows,
+                         size_t columns)
+{
+    size_t stride = pairs_stride((rows + 1) / 2);
+    for (size_t n = 0; n < columns; n += LANES) {
+        part lanes = part_of(columns - n < LANES ? (unsigned)(columns - n) : LANES);
+        for (size_t row = 0; row < rows; row += 2 * LANES)
+            turn_pairs_of(to + n * stride + row / 2, stride, from + row * from_stride + n,
+                          from_stride, rows - row, lanes);
+    }
+    return stride;
 }
 
 /* A depth of so many values, and what it is short of. */
@@ -127,6 +149,14 @@ static void pack_turned(const float *b, size_t b_n, size_t depth, size_t columns
     }
 }
 
+static INLINE void pair_rows(float *to, const float *first, const float *second, size_t columns)
+{
+    for (size_t n = 0; n < columns; n += LANES) {
+        part lanes = part_of(columns - n < LANES ? (unsigned)(columns - n) : LANES);
+        store_part(to + n, pair_of_rows(first + n, second ? second + n : NULL, lanes), lanes);
+    }
+}
+
 static void b_pack(const struct gemm *g, size_t k, size_t depth, size_t column, size_t columns,
                    float *to)
 {
@@ -138,7 +168,7 @@ static void b_pack(const struct gemm *g, size_t k, size_t depth, size_t column, 
     }
     for (size_t i = 0; i < values; i += 2, b += 2 * g->b_k, to += PANEL)
         pair_rows(to, b, i + 1 < values ? b + g->b_k : NULL, columns);
-    fill_steps(to - (values + 1) / 2 * PANEL, (values + 1) / 2, PANEL);
+    memset(to, 0, (depth - (values + 1) / 2) * PANEL * sizeof *to);
 }
 
 /* ---- linear layers ----------------------------------------------------------------------- */
@@ -153,10 +183,11 @@ static size_t at_most(size_t count, size_t most)
     return count < most ? count : most;
 }
 
-/* Of one side of a linear layer, a group's rows: pairs of columns, or pairs of rows. */
+/* Of one side of a linear layer, a group's rows: pairs of columns, or pairs of rows, turned. */
 static size_t group_floats(size_t columns)
 {
-    return ROWS_GROUP * larger(pairs_stride((columns + 1) / 2), (pairs_stride(columns) + 1) / 2);
+    return larger(ROWS_GROUP * pairs_stride((columns + 1) / 2),
+                  (columns + LANES) * pairs_stride(ROWS_GROUP / 2));
 }
 
 static size_t bf16_scratch(uint32_t inputs, uint32_t outputs)
@@ -176,7 +207,7 @@ static size_t round_group(float *to, const float *from, size_t from_stride, uint
     size_t stride = pairs_stride((columns + 1) / 2);
     for (size_t row = 0; row < rows; row++) {
         round_row((uint16_t *)(to + row * stride), from + row * from_stride, columns);
-        fill_steps(to + row * stride, (columns + 1) / 2, 1);
+        fill_steps(to + row * stride, (columns + 1) / 2);
     }
     return stride;
 }
@@ -262,11 +293,10 @@ static void bf16_forward(const struct forward_job *job)
 static void group_weights(const struct backward_job *job)
 {
     float *pairs = (float *)job->scratch + PANEL * DEPTH_BLOCK;
-    const float *x = job->x;
     struct gemm g = {
         .a = pairs,
-        .a_row = 1,
-        .a_k = pairs_stride(job->inputs),
+        .a_row = turn_pairs(pairs, job->x, job->x_stride, job->rows, job->inputs),
+        .a_k = 1,
         .b = job->dy,
         .b_k = job->dy_stride,
         .b_n = 1,
@@ -278,10 +308,6 @@ static void group_weights(const struct backward_job *job)
         .start = job->overwrite ? START_ZERO : START_ADD,
     };
     gemm_depth(&g, job->rows);
-    for (size_t row = 0; row < job->rows; row += 2, x += 2 * job->x_stride)
-        pair_rows(pairs + row / 2 * g.a_k, x, row + 1 < job->rows ? x + job->x_stride : NULL,
-                  job->inputs);
-    fill_steps(pairs, ((size_t)job->rows + 1) / 2, g.a_k);
     gemm_run(&g);
 }
 
@@ -351,8 +377,8 @@ struct patches {
     size_t block, group; /* patches of a product (of two, paired); images rounded together */
     float *pack, *packed;
     uint16_t *images;
-    float *a, *c; /* a product's; c: gradients of patches, and then of a padded image */
-    float *sums;
+    float *a, *c; /* a product's; c: gradients of patches */
+    float *sums;  /* gradients of a padded image */
 };
 
 static size_t block_of(const struct window *w)
@@ -459,27 +485,55 @@ static void round_images(const struct patches *p, const void *x, size_t stride, 
     }
 }
 
-/* Where the patch of a pixel of the group begins. */
-static const uint16_t *patch_at(const struct patches *p, size_t pixel)
+/* Goes from the patch of one pixel of the group to that of the next. */
+struct walk {
+    const struct patches *patches;
+    const uint16_t *image, *row; /* of the patch */
+    size_t x, y;                 /* of the pixel */
+};
+
+static struct walk walk_from(const struct patches *p, size_t pixel)
 {
+    struct walk walk = {.patches = p,
+                        .image = p->images + pixel / p->pixels * p->image,
+                        .x = pixel % p->pixels % p->width,
+                        .y = pixel % p->pixels / p->width};
+    walk.row = walk.image + walk.y * p->window->stride_height * p->row;
+    return walk;
+}
+
+/* Where the patch begins. */
+static const uint16_t *walk_on(struct walk *walk)
+{
+    const struct patches *p = walk->patches;
     const struct window *w = p->window;
-    size_t y = pixel % p->pixels / p->width * w->stride_height;
-    size_t x = pixel % p->pixels % p->width * w->stride_width;
-    return p->images + pixel / p->pixels * p->image + y * p->row + x * w->channels;
+    const uint16_t *at = walk->row + walk->x * w->stride_width * w->channels;
+    if (++walk->x < p->width)
+        return at;
+    walk->x = 0;
+    walk->row += w->stride_height * p->row;
+    if (++walk->y * p->width < p->pixels)
+        return at;
+    walk->y = 0;
+    walk->row = walk->image += p->image;
+    return at;
 }
 
 /* Patches [first, first + count) of the group, in rows of pairs. */
 static size_t patches_in_rows(const struct patches *p, size_t first, size_t count)
 {
-    size_t depth = whole_steps((p->patch + 1) / 2), stride = pairs_stride((p->patch + 1) / 2);
+    size_t stride = pairs_stride((p->patch + 1) / 2);
     size_t strip = (size_t)p->window->kernel_width * p->window->channels;
+    struct walk walk = walk_from(p, first);
     for (size_t i = 0; i < count; i++) {
-        const uint16_t *from = patch_at(p, first + i);
+        const uint16_t *from = walk_on(&walk);
         uint16_t *to = (uint16_t *)(p->a + i * stride);
         for (size_t y = 0; y < p->window->kernel_height; y++, from += p->row, to += strip)
             for (size_t k = 0; k < strip; k += 2 * LANES)
                 _mm512_storeu_si512(to + k, _mm512_loadu_si512(from + k));
-        memset(to, 0, (2 * depth - p->patch) * sizeof *to);
+        if (p->patch % 2 > 0)
+            *to = 0;
+        fill_steps(p->a + i * stride, (p->patch + 1) / 2);
     }
     return stride;
 }
@@ -510,10 +564,13 @@ static void pair_patches(const struct patches *p, const uint16_t *first, const u
 static size_t patches_in_pairs(const struct patches *p, size_t first, size_t count)
 {
     size_t stride = pairs_stride(p->patch);
-    for (size_t i = 0; i < count; i += 2)
-        pair_patches(p, patch_at(p, first + i), i + 1 < count ? patch_at(p, first + i + 1) : NULL,
-                     p->a + i / 2 * stride);
-    fill_steps(p->a, (count + 1) / 2, stride);
+    struct walk walk = walk_from(p, first);
+    for (size_t i = 0; i < count; i += 2) {
+        const uint16_t *patch = walk_on(&walk), *next = i + 1 < count ? walk_on(&walk) : NULL;
+        pair_patches(p, patch, next, p->a + i / 2 * stride);
+    }
+    size_t pairs = (count + 1) / 2;
+    memset(p->a + pairs * stride, 0, (whole_steps(pairs) - pairs) * stride * sizeof *p->a);
     return stride;
 }
 

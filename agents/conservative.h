@@ -1,7 +1,7 @@
 /* CQL(H): what makes critics think less of actions that nobody did (Kumar et al. 2020,
- * "Conservative Q-Learning for Offline Reinforcement Learning", equation 4, by the samples of
- * appendix F): at each state some actions that are uniform, some that the policy draws there, and
- * some that it draws at the next state. */
+ * "Conservative Q-Learning for Offline Reinforcement Learning", by the samples of its appendix): at
+ * each state some actions that are uniform, some that the policy draws there, and some that it
+ * draws at the next state. */
 #ifndef TRP_AGENTS_CONSERVATIVE_H
 #define TRP_AGENTS_CONSERVATIVE_H
 

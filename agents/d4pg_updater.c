@@ -2,7 +2,7 @@
  * policy follows the critic's mean. All of it is put on the learner's queue.
  *
  * The policy follows the critic as it is after its own phase. Importance weights are the critic's
- * alone, as in algorithm 1. */
+ * alone, as in the paper's algorithm. */
 #include "d4pg.h"
 
 #include <math.h>

@@ -88,7 +88,7 @@ static void tensor_init(const trp_layer *layer, const trp_net_tensor *tensor, si
     }
 }
 
-/* Fortunato et al. 2018, section 3.2. */
+/* Fortunato et al. 2018, "Noisy Networks for Exploration": factorised noise. */
 static void sigma_init(const trp_layer *layer, size_t count, size_t inputs, float *values)
 {
     double sigma = layer->sigma > 0 ? (double)layer->sigma : 0.5;

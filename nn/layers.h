@@ -44,10 +44,10 @@ struct embedding_job {
     bool overwrite;
 };
 
-/* Factorised Gaussian noise (Fortunato et al. 2018, "Noisy Networks for Exploration", equations 10
- * and 11): w = mean + sigma noise_in noise_out', bias = mean + sigma noise_out, where the noises
- * are f(x) = sign(x) sqrt|x| of normal ones already. A noisy layer is this and a linear layer with
- * the result; its backward is the linear one into a dw and dbias of its own, and this. */
+/* Factorised Gaussian noise (Fortunato et al. 2018, "Noisy Networks for Exploration"): w = mean +
+ * sigma noise_in noise_out', bias = mean + sigma noise_out, where the noises are f(x) = sign(x)
+ * sqrt|x| of normal ones already. A noisy layer is this and a linear layer with the result; its
+ * backward is the linear one into a dw and dbias of its own, and this. */
 struct noisy_job {
     uint32_t inputs, outputs;
     const void *noise_in, *noise_out; /* [inputs], [outputs]; NULL, both: no noise */

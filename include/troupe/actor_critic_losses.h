@@ -47,10 +47,10 @@ typedef struct {
 } trp_critic_batch;
 
 /* targets[i] = rewards[i] + discounts[i] * (the lesser of next_q[i] and next_q2[i] - temperature *
- * next_log_probs[i]): with one critic DDPG (Lillicrap et al. 2016, algorithm 1), and IQL's from
- * values of states (Kostrikov et al. 2022, equation 6); with two TD3 (Fujimoto et al. 2018, section
- * 4.2, clipped double Q-learning); with log-probabilities SAC (Haarnoja et al. 2018, "Soft
- * Actor-Critic Algorithms and Applications", equations 3 and 5). */
+ * next_log_probs[i]): with one critic DDPG (Lillicrap et al. 2016), and IQL's from values of states
+ * (Kostrikov et al. 2022: the loss of its critics); with two TD3 (Fujimoto et al. 2018, clipped
+ * double Q-learning); with log-probabilities SAC (Haarnoja et al. 2018, "Soft Actor-Critic
+ * Algorithms and Applications": the soft Bellman residual). */
 TRP_API void trp_critic_targets(const trp_critic_batch *batch, float *targets);
 
 typedef struct {
@@ -59,10 +59,10 @@ typedef struct {
     const float *low, *high; /* [size]: bounds of actions; NULL: -1 and 1 */
 } trp_smoothing_options;
 
-/* TD3's target policy smoothing (Fujimoto et al. 2018, section 5.3, equation 14): adds clipped
- * normal noise to the target policy's actions, [rows][size], and keeps them within their bounds.
- * Deviation and clip are in halves of the distance between the bounds. `options` may be NULL. Draws
- * one normal number for each of them. */
+/* TD3's target policy smoothing (Fujimoto et al. 2018): adds clipped normal noise to the target
+ * policy's actions, [rows][size], and keeps them within their bounds. Deviation and clip are in
+ * halves of the distance between the bounds. `options` may be NULL. Draws one normal number for
+ * each of them. */
 TRP_API void trp_smooth_actions(const trp_smoothing_options *options, uint32_t rows, uint32_t size,
                                 trp_rng *rng, float *actions);
 
@@ -78,9 +78,9 @@ typedef struct {
 } trp_sac_batch;
 
 /* SAC's loss of policies: temperature * log-probability - the lesser of q and q2 (Haarnoja et al.
- * 2018, equation 9, with the two critics of section 6). Through the critic with the greater value
- * goes nothing. dq may be q, dq2 q2 (NULL without q2) and dlog_probs log_probs. `value` is the mean
- * of the lesser. */
+ * 2018: the reparameterized objective of policies, with two critics). Through the critic with the
+ * greater value goes nothing. dq may be q, dq2 q2 (NULL without q2) and dlog_probs log_probs.
+ * `value` is the mean of the lesser. */
 TRP_API trp_loss trp_sac_policy_loss(const trp_sac_batch *batch, float *dq, float *dq2,
                                      float *dlog_probs);
 
@@ -88,7 +88,7 @@ TRP_API trp_loss trp_sac_policy_loss(const trp_sac_batch *batch, float *dq, floa
  * while `value`, the mean of what is constrained, is above `bound`. *dlog is its derivative. Of
  * SAC's temperature the value is the mean of log-probabilities, and the bound is minus the entropy
  * that is wanted: `size` where that is -size, as usual for actions of `size` numbers (Haarnoja et
- * al. 2018, equation 18). Of CQL's scale they are the gap and its threshold. */
+ * al. 2018: automating entropy adjustment). Of CQL's scale they are the gap and its threshold. */
 TRP_API float trp_multiplier_loss(float log_multiplier, float value, float bound, float *dlog);
 
 typedef struct {
@@ -101,17 +101,18 @@ typedef struct {
     const float *weights; /* [rows]; NULL: 1 */
 } trp_td3_batch;
 
-/* The deterministic policy gradient: -q (Silver et al. 2014, theorem 1). With `taken` TD3+BC:
- * -lambda q + the mean over `size` of (action - taken)^2, where lambda = imitation / the mean of
- * |q|, a constant (Fujimoto and Gu 2021, equations 3 and 5). dq may be q. dactions, [rows][size]:
- * of imitation alone, what comes through the critic is added by the caller; NULL without `taken`;
- * it may be actions. `value` is the mean of q. */
+/* The deterministic policy gradient: -q (Silver et al. 2014: the theorem of that name). With
+ * `taken` TD3+BC: -lambda q + the mean over `size` of (action - taken)^2, where lambda = imitation
+ * / the mean of |q|, a constant (Fujimoto and Gu 2021, "A Minimalist Approach to Offline
+ * Reinforcement Learning"). dq may be q. dactions, [rows][size]: of imitation alone, what comes
+ * through the critic is added by the caller; NULL without `taken`; it may be actions. `value` is
+ * the mean of q. */
 TRP_API trp_loss trp_td3_policy_loss(const trp_td3_batch *batch, float *dq, float *dactions);
 
 /* The same for a critic that gives C51's distribution of a state and an action, [rows][atoms]: D4PG
- * (Barth-Maron et al. 2018, algorithm 1), the loss of policies is - the distribution's mean. What
- * the critic learns is trp_c51_targets() and trp_c51_loss() with one action, whose index is 0.
- * weights: [rows]; NULL: 1. dlogits may be logits. */
+ * (Barth-Maron et al. 2018), the loss of policies is - the distribution's mean. What the critic
+ * learns is trp_c51_targets() and trp_c51_loss() with one action, whose index is 0. weights:
+ * [rows]; NULL: 1. dlogits may be logits. */
 TRP_API trp_loss trp_d4pg_policy_loss(const trp_support *support, uint32_t rows,
                                       const float *weights, const float *logits, float *dlogits);
 
@@ -129,15 +130,15 @@ typedef struct {
     float bound;       /* epsilon of the E-step's divergence, in nats; 0: 0.1 */
 } trp_mpo_batch;
 
-/* The E-step (Abdolmaleki et al. 2018, "Maximum a Posteriori Policy Optimisation", section 4.1):
- * weights, [rows][samples], samples * the softmax of q / eta over each row's samples, so that their
- * mean is 1; eta is trp_mpo_dual(temperature). Returns the temperature's loss, its dual function
- * eta * (bound + the mean over rows of log mean exp(q / eta)); *dtemperature: its derivative. The
- * M-step is trp_cloning_loss() with these weights and log-probabilities of the same samples, as
- * rows * samples rows, decoupled (section 4.2 and "Relative Entropy Regularized Policy Iteration"):
- * once of N(mean, the target's deviation) and once of N(the target's mean, deviation). Costs of
- * actions beyond their bounds are a second call, with q = -costs and a temperature of its own,
- * whose weights are added, as in Acme. weights may be q. */
+/* The E-step (Abdolmaleki et al. 2018, "Maximum a Posteriori Policy Optimisation"): weights,
+ * [rows][samples], samples * the softmax of q / eta over each row's samples, so that their mean is
+ * 1; eta is trp_mpo_dual(temperature). Returns the temperature's loss, its dual function eta *
+ * (bound + the mean over rows of log mean exp(q / eta)); *dtemperature: its derivative. The M-step
+ * is trp_cloning_loss() with these weights and log-probabilities of the same samples, as rows *
+ * samples rows, decoupled ("Relative Entropy Regularized Policy Iteration"): once of N(mean, the
+ * target's deviation) and once of N(the target's mean, deviation). Costs of actions beyond their
+ * bounds are a second call, with q = -costs and a temperature of its own, whose weights are added,
+ * as in Acme. weights may be q. */
 TRP_API float trp_mpo_weights(const trp_mpo_batch *batch, float *weights, float *dtemperature);
 
 /* Divergences of the policy from the target policy, trp_gaussian_decoupled_kl() or
@@ -166,9 +167,10 @@ typedef struct {
 } trp_expectile_batch;
 
 /* IQL's values of states: |expectile - 1{error < 0}| * error^2 of errors = targets - values
- * (Kostrikov et al. 2022, equation 5). Its critics learn trp_critic_targets() with values of next
- * states; its policy trp_cloning_loss() with trp_crr_weights() of one "sample", the value of the
- * state, a temperature of 1 / beta and `most` 100 (equation 7). dvalues may be values. */
+ * (Kostrikov et al. 2022, "Offline Reinforcement Learning with Implicit Q-Learning": expectile
+ * regression). Its critics learn trp_critic_targets() with values of next states; its policy
+ * trp_cloning_loss() with trp_crr_weights() of one "sample", the value of the state, a temperature
+ * of 1 / beta and `most` 100 (advantage-weighted regression). dvalues may be values. */
 TRP_API trp_loss trp_expectile_loss(const trp_expectile_batch *batch, const float *values,
                                     float *dvalues);
 
@@ -193,10 +195,11 @@ typedef struct {
 } trp_cql;
 
 /* What CQL(H) adds to a critic's loss: scale * (log sum over actions of exp Q - Q of the action
- * taken) (Kumar et al. 2020, equation 4). Of continuous actions the sum is estimated from samples
- * of known density, exp(Q - log-density), and their mean is the integral (appendix F): usually some
- * from a uniform distribution, some of the policy at the state and some at the next one. sampled_q
- * and dsampled_q, [rows][samples], may be the same; dq is [rows], NULL with `taken`. */
+ * taken) (Kumar et al. 2020, "Conservative Q-Learning for Offline Reinforcement Learning"). Of
+ * continuous actions the sum is estimated from samples of known density, exp(Q - log-density), and
+ * their mean is the integral (as in that paper's appendix): usually some from a uniform
+ * distribution, some of the policy at the state and some at the next one. sampled_q and dsampled_q,
+ * [rows][samples], may be the same; dq is [rows], NULL with `taken`. */
 TRP_API trp_cql trp_cql_loss(const trp_cql_batch *batch, const float *sampled_q, float *dsampled_q,
                              float *dq);
 

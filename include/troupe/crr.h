@@ -1,8 +1,8 @@
 /* CRR (Wang et al. 2020, "Critic Regularized Regression"): a critic learns what its target says of
  * an action that the target policy draws at the next state, and a Gaussian policy clones what was
  * done where it was better than what the policy would do: weighted by exp(advantage / temperature),
- * at most 20, or 1 where the advantage is above 0 (equations 3 to 5). The advantage is over the
- * mean, or the largest, of the critic's values of actions that the policy draws at the same state.
+ * at most 20, or 1 where the advantage is above 0. The advantage is over the mean, or the largest,
+ * of the critic's values of actions that the policy draws at the same state.
  *
  * It reads transitions that an agent of continuous actions stored (trp_learner_options .dataset).
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused

@@ -1,9 +1,8 @@
 /* D4PG (Barth-Maron et al. 2018, "Distributed Distributional Deterministic Policy Gradients"): a
  * critic that gives a distribution over fixed values (Bellemare et al. 2017, "C51") learns the
- * target critic's at the target policy's action, n steps later (algorithm 1, the loss of section
- * 3), and a deterministic policy follows the distribution's mean (equation 4). Actors add normal
- * noise to their actions. Draws may be prioritized (Schaul et al. 2016), by the divergence of both
- * distributions.
+ * target critic's at the target policy's action, n steps later, and a deterministic policy follows
+ * the distribution's mean. Actors add normal noise to their actions. Draws may be prioritized
+ * (Schaul et al. 2016), by the divergence of both distributions.
  *
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused
  * by name. Networks have actions from -1 to 1, so deviations are in halves of the distance between

@@ -1,10 +1,10 @@
 /* IMPALA (Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted
  * Actor-Learner Architectures"): actors go on with parameters that are a little old, and V-trace
- * corrects for that (equation 1, sections 4.1 and 4.2). A step is one pass over a batch of
- * sequences: the policy gradient with V-trace's advantages, the values' loss on its targets, and an
- * entropy bonus. The network may have a recurrent core, whose state before a sequence the actor
- * stores. Actions are choices, whose masks are honoured, several choices, or numbers: a Gaussian
- * whose deviation does not depend on the state.
+ * corrects for that. A step is one pass over a batch of sequences: the policy gradient with
+ * V-trace's advantages, the values' loss on its targets, and an entropy bonus. The network may have
+ * a recurrent core, whose state before a sequence the actor stores. Actions are choices, whose
+ * masks are honoured, several choices, or numbers: a Gaussian whose deviation does not depend on
+ * the state.
  *
  * Distributed, actors insert into a queue of queue_batches and wait for nothing but room in it. As
  * in the paper they ask for parameters once an unroll (of every copy), unless told otherwise; how
@@ -61,7 +61,7 @@ typedef struct {
     float rho_bar;        /* of ratios in V-trace's errors: what its values are of */
     float c_bar;          /* of its traces: how far back errors reach; at most rho_bar */
     float policy_rho_bar; /* of the policy gradient's weights */
-    float lambda;         /* what traces are multiplied by (remark 2) */
+    float lambda;         /* what traces are multiplied by */
     float entropy_weight; /* negative: 0 */
     float value_weight;   /* of half the squared error: 1 is Acme's 0.5 of the whole */
 } trp_impala_options;

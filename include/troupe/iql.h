@@ -1,8 +1,8 @@
 /* IQL (Kostrikov et al. 2022, "Offline Reinforcement Learning with Implicit Q-Learning"): learning
  * from stored transitions without ever asking what an action is worth that was not done. Values of
- * states learn an expectile of the lesser target critic's values of what was done (equation 5),
- * both critics learn rewards and the values of next states (equation 6), and a Gaussian policy
- * clones what was done, weighted by exp(beta * advantage), at most 100 (equation 7).
+ * states learn an expectile of the lesser target critic's values of what was done, both critics
+ * learn rewards and the values of next states, and a Gaussian policy clones what was done, weighted
+ * by exp(beta * advantage), at most 100.
  *
  * It reads transitions that an agent of continuous actions stored (trp_learner_options .dataset).
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused

@@ -49,9 +49,10 @@ typedef struct {
     const bool *mask; /* the same at the state itself: trp_munchausen_targets() alone reads it */
 } trp_q_batch;
 
-/* targets[i] = rewards[i] + discounts[i] * next_target[i][argmax next_online[i]]: double
- * Q-learning (van Hasselt et al. 2016, equation 4), of n steps where rewards are n-step returns.
- * With next_target given twice: DQN (Mnih et al. 2015). Both are [rows][actions]. */
+/* targets[i] = rewards[i] + discounts[i] * next_target[i][argmax next_online[i]]: double Q-learning
+ * (van Hasselt et al. 2016, "Deep Reinforcement Learning with Double Q-learning"), of n steps where
+ * rewards are n-step returns. With next_target given twice: DQN (Mnih et al. 2015). Both are
+ * [rows][actions]. */
 TRP_API void trp_double_q_targets(const trp_q_batch *batch, const float *next_online,
                                   const float *next_target, float *targets);
 
@@ -61,10 +62,11 @@ typedef struct {
     float least;       /* of temperature * log policy; 0: -1 */
 } trp_munchausen_options;
 
-/* Munchausen DQN (Vieillard et al. 2020, equation 2, with the cut-off of section 4): the policy is
- * softmax(target / temperature), the reward has scale * [temperature * log policy(taken)] added,
- * and the next value is the policy's with its entropy. `target` are values of the target network at
- * the states, next_target at the next ones. `options` may be NULL. */
+/* Munchausen DQN (Vieillard et al. 2020, "Munchausen Reinforcement Learning": M-DQN with its
+ * clipped log-policy): the policy is softmax(target / temperature), the reward has scale *
+ * [temperature * log policy(taken)] added, and the next value is the policy's with its entropy.
+ * `target` are values of the target network at the states, next_target at the next ones. `options`
+ * may be NULL. */
 TRP_API void trp_munchausen_targets(const trp_munchausen_options *options, const trp_q_batch *batch,
                                     const float *target, const float *next_target, float *targets);
 
@@ -90,13 +92,14 @@ TRP_API void trp_c51_values(const trp_support *support, size_t count, const floa
 
 /* targets, [rows][atoms]: the distribution that next_target gives the action that is best on
  * average by next_online, moved by reward and discount and projected back on the atoms (Bellemare
- * et al. 2017, equation 7 and algorithm 1). next_target twice: not double. */
+ * et al. 2017, "A Distributional Perspective on Reinforcement Learning": the categorical
+ * algorithm). next_target twice: not double. */
 TRP_API void trp_c51_targets(const trp_support *support, const trp_q_batch *batch,
                              const float *next_online, const float *next_target, float *targets);
 
-/* The cross entropy between targets and the softmax of the action's logits (algorithm 1). What
- * priorities are made of is `divergences`, that less the targets' entropy: the Kullback-Leibler
- * divergence, as in Rainbow (Hessel et al. 2018). dlogits may be logits. */
+/* The cross entropy between targets and the softmax of the action's logits (the same algorithm).
+ * What priorities are made of is `divergences`, that less the targets' entropy: the
+ * Kullback-Leibler divergence, as in Rainbow (Hessel et al. 2018). dlogits may be logits. */
 TRP_API trp_loss trp_c51_loss(const trp_support *support, const trp_q_batch *batch,
                               const float *logits, const float *targets, float *divergences,
                               float *dlogits);
@@ -111,8 +114,9 @@ TRP_API void trp_quantile_targets(uint32_t quantiles, const trp_q_batch *batch,
                                   float *targets);
 
 /* Quantile regression with the Huber loss of kappa (0: 1): a sum over quantiles of means over
- * targets (Dabney et al. 2018, equation 10 and algorithm 1). errors: means of the targets less
- * those of the quantiles. dtheta may be theta. */
+ * targets (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression":
+ * the quantile Huber loss). errors: means of the targets less those of the quantiles. dtheta may be
+ * theta. */
 TRP_API trp_loss trp_quantile_loss(uint32_t quantiles, const trp_q_batch *batch, float kappa,
                                    const float *theta, const float *targets, float *errors,
                                    float *dtheta);
@@ -139,20 +143,21 @@ typedef struct {
 } trp_r2d2_loss_options;
 
 /* What R2D2 learns values in: h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, and its inverse
- * (Pohlen et al. 2018, section 3.2 and proposition A.2). */
+ * (Pohlen et al. 2018, "Observe and Look Further": the transformed Bellman operator). */
 TRP_API float trp_value_rescale(float x, float epsilon);
 TRP_API float trp_value_unscale(float y, float epsilon);
 
-/* R2D2 (Kapturowski et al. 2019, section 2.3): targets of rows, h(sum of n discounted rewards, and
- * h^-1 of next_target's value for the action that is best by next_online). `online` and `target`
- * are [rows][actions] of all steps. */
+/* R2D2 (Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement
+ * Learning"): targets of rows, h(sum of n discounted rewards, and h^-1 of next_target's value for
+ * the action that is best by next_online). `online` and `target` are [rows][actions] of all
+ * steps. */
 TRP_API void trp_r2d2_targets(const trp_r2d2_loss_options *options, const trp_q_sequences *batch,
                               const float *online, const float *target, float *targets);
 
 /* The mean over sequences of weight * the sum over their steps of the Huber loss of errors =
  * targets - q of the action taken; `value` is the mean over steps. priorities, [sequences]: eta *
- * the largest of the absolute errors + (1 - eta) * their mean (section 2.3). errors and dq are 0
- * where there is no step to learn from. dq may be q. */
+ * the largest of the absolute errors + (1 - eta) * their mean, as in that paper. errors and dq are
+ * 0 where there is no step to learn from. dq may be q. */
 TRP_API trp_loss trp_r2d2_loss(const trp_r2d2_loss_options *options, const trp_q_sequences *batch,
                                const float *q, const float *targets, float *errors,
                                float *priorities, float *dq);
@@ -171,7 +176,8 @@ typedef struct {
 
 /* Half the square (or Huber) of errors = targets - values. With `clip` the larger one of that and
  * the loss of old + (value - old kept within +-clip), as PPO's implementations have it (Engstrom et
- * al. 2020, section 3). errors may be NULL; dvalues may be values. */
+ * al. 2020, "Implementation Matters in Deep Policy Gradients": value clipping). errors may be NULL;
+ * dvalues may be values. */
 TRP_API trp_loss trp_value_loss(const trp_value_batch *batch, const float *values, float *errors,
                                 float *dvalues);
 

@@ -2,12 +2,11 @@
  * A critic learns the mean of what the target critic says of actions that the target policy draws
  * at the next state, n steps later. These actions have weights, the softmax of what they are worth
  * over a temperature, which is learned so that the weighted policy stays near the target policy
- * (the E-step, section 4.1). The policy learns the weighted actions, and stays near the target
- * policy (the M-step, section 4.2): apart for its mean and its deviation, each with a multiplier
- * that is learned (Abdolmaleki et al. 2018, "Relative Entropy Regularized Policy Iteration",
- * section 4.2.1). Actions beyond their bounds weigh less, by a temperature of their own
- * (Abdolmaleki et al. 2020, "A Distributional View on Multi-Objective Policy Optimization"). Draws
- * may be prioritized (Schaul et al. 2016).
+ * (the E-step). The policy learns the weighted actions, and stays near the target policy (the
+ * M-step): apart for its mean and its deviation, each with a multiplier that is learned
+ * (Abdolmaleki et al. 2018, "Relative Entropy Regularized Policy Iteration"). Actions beyond their
+ * bounds weigh less, by a temperature of their own (Abdolmaleki et al. 2020, "A Distributional View
+ * on Multi-Objective Policy Optimization"). Draws may be prioritized (Schaul et al. 2016).
  *
  * As in Acme's learner, both steps are made at the next states, so that one pass through the target
  * critic serves everything.

@@ -75,8 +75,8 @@ typedef enum {
     TRP_SLICE,      /* `size` columns from column `first` on */
     TRP_ADD,        /* the sum of two of the same shape: a residual */
     TRP_DUELING,    /* from a value V and then advantages A, each of `size` columns (0: 1): V + A -
-                       mean A (Wang et al. 2016, equation 9); of more than one, column by column, as
-                       for atoms (Hessel et al. 2018, "The Integrated Agent") */
+                       mean A (Wang et al. 2016); of more than one, column by column, as for atoms
+                       (Hessel et al. 2018, "The Integrated Agent") */
     TRP_CONV2D,     /* `size` filters of kernel x kernel over an image; rows of bytes are read as
                        bytes / 255 */
     TRP_MAX_POOL,   /* of kernel x kernel; padding never wins */
@@ -87,7 +87,7 @@ typedef enum {
     TRP_LSTM,       /* `size` hidden units, PyTorch's gates; rows are [steps][sequences] */
     TRP_GRU,
     TRP_NOISY_LINEAR, /* TRP_LINEAR with factorised noise on its weights and biases (Fortunato et
-                         al. 2018, equations 10 and 11), see trp_net_resample() */
+                         al. 2018), see trp_net_resample() */
     TRP_PARAMETER,    /* reads nothing: `size` columns that are learned, the same in every row, as a
                          deviation that does not depend on the state. Its tensor is NAME, as that
                          of an nn.Parameter */
@@ -133,8 +133,8 @@ typedef struct {
     float sigma;               /* TRP_NOISY_LINEAR: its deviations begin at this / sqrt(inputs); 0:
                                   0.5, as in the paper. Its means begin as `init` says */
     float value;               /* TRP_PARAMETER: what all of it begins at, whatever `init` is.
-                                  TRP_LSTM: added to the forget gate's bias at the beginning; with
-                                  1 it remembers for longer (Jozefowicz et al. 2015, section 5) */
+                                  TRP_LSTM: added to the forget gate's bias at the beginning; with 1
+                                  it remembers for longer (Jozefowicz et al. 2015) */
     trp_activation activation; /* linear layers, TRP_CONV2D: of the result; TRP_ACTIVATION */
     trp_initializer init;
     float gain;

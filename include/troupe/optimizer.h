@@ -34,8 +34,8 @@ typedef enum {
                     epsilon_inside: sqrt(s + epsilon), as in TensorFlow and for IMPALA. centered:
                     s less the square of the running mean of g (Graves 2013), as DQN's in 2015 */
     TRP_LAMB,    /* p -= r * |p| / |u| * u, u = Adam's step + weight_decay * p, for each tensor: the
-                    norms are the tensor's, and a ratio with a norm of 0 is 1 (You et al. 2020,
-                    algorithm 2, with phi(x) = x) */
+                    norms are the tensor's, and a ratio with a norm of 0 is 1 (You et al. 2020:
+                    LAMB, with phi(x) = x) */
     TRP_ADAGRAD, /* p -= r * g / (sqrt(s) + epsilon), s the sum of all g^2 (Duchi et al. 2011), as
                     in PyTorch */
 } trp_optimizer_kind;
@@ -155,7 +155,7 @@ TRP_API void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, fl
 TRP_API void trp_phase_end(trp_queue *queue, float *grads, size_t count, trp_phases *phases);
 
 /* target += rate * (params - target) over [count], a target network's Polyak averaging (Lillicrap
- * et al. 2016, algorithm 1). */
+ * et al. 2016). */
 TRP_API void trp_polyak_update(trp_queue *queue, float *target, const float *params, float rate,
                                size_t count);
 

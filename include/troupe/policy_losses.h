@@ -56,16 +56,16 @@ typedef struct {
 
 /* The policy gradient: -advantage * log-probability, less the entropy bonus (Williams 1992, with
  * its baseline; A2C is this with n-step advantages, Mnih et al. 2016, and IMPALA with those of
- * trp_vtrace(), which have its truncated ratio in them, Espeholt et al. 2018, section 4.2).
- * log_probs, [rows]: of the actions. entropies, [rows], NULL: not wanted, and then dentropies is
- * not written. dlog_probs may be log_probs, and dentropies entropies. */
+ * trp_vtrace(), which have its truncated ratio in them, Espeholt et al. 2018). log_probs, [rows]:
+ * of the actions. entropies, [rows], NULL: not wanted, and then dentropies is not written.
+ * dlog_probs may be log_probs, and dentropies entropies. */
 TRP_API trp_policy_loss trp_policy_gradient_loss(const trp_policy_batch *batch,
                                                  const float *log_probs, const float *entropies,
                                                  float *dlog_probs, float *dentropies);
 
 /* PPO's clipped surrogate, -min(ratio * advantage, clip(ratio, 1 - clip, 1 + clip) * advantage)
- * where ratio = exp(log_prob - old_log_prob) (Schulman et al. 2017, equation 7), less the entropy
- * bonus of equation 9, whose loss of values is trp_value_loss(). Arguments as above. */
+ * where ratio = exp(log_prob - old_log_prob) (Schulman et al. 2017: L^CLIP), less the entropy bonus
+ * of L^CLIP+VF+S, whose loss of values is trp_value_loss(). Arguments as above. */
 TRP_API trp_policy_loss trp_ppo_loss(const trp_policy_batch *batch, const float *log_probs,
                                      const float *entropies, float *dlog_probs, float *dentropies);
 
@@ -97,8 +97,8 @@ typedef struct {
 } trp_crr_batch;
 
 /* Critic regularized regression's weights of rows, [rows], for trp_cloning_loss() (Wang et al.
- * 2020, "Critic Regularized Regression", section 3: f binary or exponential, advantages by mean or
- * max). They are constants: no gradient goes through them. */
+ * 2020, "Critic Regularized Regression": f binary or exponential, advantages by mean or max). They
+ * are constants: no gradient goes through them. */
 TRP_API void trp_crr_weights(const trp_crr_batch *batch, float *weights);
 
 TRP_END_DECLS

@@ -1,8 +1,8 @@
 /* PPO (Schulman et al. 2017, "Proximal Policy Optimization Algorithms"): sequences of an actor's
  * steps, generalised advantages (Schulman et al. 2016), and epochs of minibatches of the clipped
- * surrogate of equation 7, with the values' loss and the entropy bonus of equation 9. Values may be
- * clipped, too (Engstrom et al. 2020). Actions are choices, whose masks are honoured, several
- * choices, or numbers: a Gaussian whose deviation does not depend on the state.
+ * surrogate, with the values' loss and an entropy bonus. Values may be clipped, too (Engstrom et
+ * al. 2020). Actions are choices, whose masks are honoured, several choices, or numbers: a Gaussian
+ * whose deviation does not depend on the state.
  *
  * Distributed, actors insert into a queue and wait for the version that is made of what they did:
  * with N actors of E copies, batch_size = N * E and trp_actor_options .sync_every_items = E. Fused,

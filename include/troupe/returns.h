@@ -44,16 +44,17 @@ typedef struct {
     const bool *first;        /* an episode begins: no return comes from before; NULL: nowhere */
 } trp_trajectories;
 
-/* The sum of n discounted rewards, and then the value (Sutton and Barto 2018, equation 7.1).
- * `returns` may be trajectories->values where these are the only ones. */
+/* The sum of n discounted rewards, and then the value (Sutton and Barto 2018, chapter 7). `returns`
+ * may be trajectories->values where these are the only ones. */
 TRP_API void trp_n_step_returns(const trp_trajectories *trajectories, uint32_t n, float *returns);
 
-/* G_t = r_t + d_t ((1 - lambda) V_t+1 + lambda G_t+1) (Sutton and Barto 2018, equation 12.2, by
- * its recursion 12.18). */
+/* G_t = r_t + d_t ((1 - lambda) V_t+1 + lambda G_t+1) (Sutton and Barto 2018, chapter 12: the
+ * lambda-return, by its recursion). */
 TRP_API void trp_lambda_returns(const trp_trajectories *trajectories, float lambda, float *returns);
 
 /* The sum over k of (discount lambda)^k times the error of value k steps on (Schulman et al. 2016,
- * equation 16). `returns`, advantages + values, are those of lambda; NULL: not wanted. */
+ * "High-Dimensional Continuous Control Using Generalized Advantage Estimation"). `returns`,
+ * advantages + values, are those of lambda; NULL: not wanted. */
 TRP_API void trp_gae(const trp_trajectories *trajectories, float lambda, float *advantages,
                      float *returns);
 
@@ -64,16 +65,17 @@ typedef struct {
     float lambda;         /* 0: 1; multiplies c */
 } trp_vtrace_options;
 
-/* V-trace (Espeholt et al. 2018, equation 1, c with the lambda of remark 2): `returns` are v_s, and
- * `advantages` min(policy_rho_bar, ratio) (r + d v_s+1 - V), which is what the policy gradient of
- * section 4.2 is weighted by. log_ratios: log of the policy's probability of the action taken, less
- * that of the policy that took it. `options` may be NULL. */
+/* V-trace (Espeholt et al. 2018, "IMPALA": the n-step V-trace target, c with a lambda as in
+ * Retrace): `returns` are v_s, and `advantages` min(policy_rho_bar, ratio) (r + d v_s+1 - V), which
+ * is what its policy gradient is weighted by. log_ratios: log of the policy's probability of the
+ * action taken, less that of the policy that took it. `options` may be NULL. */
 TRP_API void trp_vtrace(const trp_trajectories *trajectories, const trp_vtrace_options *options,
                         const float *log_ratios, float *returns, float *advantages);
 
-/* Retrace (Munos et al. 2016, equation 3 and its c) for values of actions: `chosen` is Q of the
- * action taken, trajectories->values the expectation of Q(s, .) under the policy, and c = lambda
- * min(1, ratio). Without log_ratios (NULL) c = lambda: Q(lambda) (Harutyunyan et al. 2016). */
+/* Retrace (Munos et al. 2016, "Safe and Efficient Off-Policy Reinforcement Learning") for values of
+ * actions: `chosen` is Q of the action taken, trajectories->values the expectation of Q(s, .) under
+ * the policy, and c = lambda min(1, ratio). Without log_ratios (NULL) c = lambda: Q(lambda)
+ * (Harutyunyan et al. 2016). */
 TRP_API void trp_retrace(const trp_trajectories *trajectories, float lambda, const float *chosen,
                          const float *log_ratios, float *returns);
 

@@ -1,12 +1,11 @@
 /* SAC (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications"): a policy that is
  * paid for its entropy, the tanh of a normal variable between an action's bounds. Two critics learn
  * the lesser of both target critics' values of an action that the policy draws at the next state,
- * less temperature * its log-probability (equations 3 and 5), the policy follows the lesser of the
- * critics (equation 9), and the temperature is learned so that the entropy stays near a target
- * (equation 18), or fixed. Returns may be of several steps, and draws prioritized (Schaul et al.
- * 2016). With `conservative` critics are made to think less of actions that nobody did, which is
- * CQL(H) (Kumar et al. 2020, "Conservative Q-Learning for Offline Reinforcement Learning", equation
- * 4): for learning from what others stored.
+ * less temperature * its log-probability, the policy follows the lesser of the critics, and the
+ * temperature is learned so that the entropy stays near a target, or fixed. Returns may be of
+ * several steps, and draws prioritized (Schaul et al. 2016). With `conservative` critics are made
+ * to think less of actions that nobody did, which is CQL(H) (Kumar et al. 2020, "Conservative
+ * Q-Learning for Offline Reinforcement Learning"): for learning from what others stored.
  *
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused
  * by name. Networks have actions from -1 to 1, and entropies and log-probabilities are of these. */

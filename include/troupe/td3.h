@@ -1,11 +1,10 @@
 /* TD3 (Fujimoto et al. 2018, "Addressing Function Approximation Error in Actor-Critic Methods"):
- * two critics that learn the lesser of both target critics' values (section 4.2, equation 10), at
- * the target policy's actions with clipped noise (section 5.3, equation 14); a deterministic policy
- * that follows the first critic, and targets that follow, every policy_delay steps (section 5.2).
- * Actors add noise to their actions. With `imitation` the policy also stays near what was done,
- * which is TD3+BC (Fujimoto and Gu 2021, "A Minimalist Approach to Offline Reinforcement Learning",
- * equations 3 to 5): for learning from what others stored. Returns may be of several steps, and
- * draws prioritized (Schaul et al. 2016).
+ * two critics that learn the lesser of both target critics' values, at the target policy's actions
+ * with clipped noise; a deterministic policy that follows the first critic, and targets that
+ * follow, every policy_delay steps. Actors add noise to their actions. With `imitation` the policy
+ * also stays near what was done, which is TD3+BC (Fujimoto and Gu 2021, "A Minimalist Approach to
+ * Offline Reinforcement Learning"): for learning from what others stored. Returns may be of several
+ * steps, and draws prioritized (Schaul et al. 2016).
  *
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused
  * by name. Networks have actions from -1 to 1, so deviations are in halves of the distance between

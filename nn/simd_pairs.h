@@ -9,6 +9,7 @@
 
 enum {
     ROWS_GROUP = 256,         /* of a linear layer, whose factors are rounded together */
+    INPUTS_GROUP = 4 * LANES, /* of which x is turned together for the gradient of the weights */
     PATCH_FLOATS = 64 * 1024, /* of a block of patches */
     PATCHES_MIN = 2 * LANES,  /* however large they are: several tiles */
     PATCHES_MAX = 256,
@@ -183,16 +184,17 @@ static size_t at_most(size_t count, size_t most)
     return count < most ? count : most;
 }
 
-/* Of one side of a linear layer, a group's rows: pairs of columns, or pairs of rows, turned. */
-static size_t group_floats(size_t columns)
+/* Panels of b, one or, of the rows of a group, all; and a: a group's rows, or inputs turned. */
+static size_t panels_floats(uint32_t outputs)
 {
-    return larger(ROWS_GROUP * pairs_stride((columns + 1) / 2),
-                  (columns + LANES) * pairs_stride(ROWS_GROUP / 2));
+    return larger(PANEL * DEPTH_BLOCK, packed_size(outputs, ROWS_GROUP / 2));
 }
 
 static size_t bf16_scratch(uint32_t inputs, uint32_t outputs)
 {
-    return PANEL * DEPTH_BLOCK + group_floats(larger(inputs, outputs));
+    size_t pairs = pairs_stride((larger(inputs, outputs) + 1) / 2);
+    return panels_floats(outputs) +
+           larger(ROWS_GROUP * pairs, INPUTS_GROUP * pairs_stride(ROWS_GROUP / 2));
 }
 
 static uint32_t group_rows(uint32_t rows, uint32_t first)
@@ -255,7 +257,7 @@ static void forward_row(const struct forward_job *job)
 
 static void forward_rows(const struct forward_job *job)
 {
-    float *pairs = (float *)job->scratch + PANEL * DEPTH_BLOCK;
+    float *pairs = (float *)job->scratch + panels_floats(job->outputs);
     struct gemm g = {
         .a = pairs,
         .a_k = 1,
@@ -289,32 +291,35 @@ static void bf16_forward(const struct forward_job *job)
         backend_avx512.activate(job->activation, job->y, job->y_stride, job->rows, job->outputs);
 }
 
-/* dw (+)= x' dy of a group. */
+/* dw (+)= x' dy of a group, of which dw is written once from end to end. */
 static void group_weights(const struct backward_job *job)
 {
-    float *pairs = (float *)job->scratch + PANEL * DEPTH_BLOCK;
+    float *pairs = (float *)job->scratch + panels_floats(job->outputs);
     struct gemm g = {
         .a = pairs,
-        .a_row = turn_pairs(pairs, job->x, job->x_stride, job->rows, job->inputs),
         .a_k = 1,
         .b = job->dy,
         .b_k = job->dy_stride,
         .b_n = 1,
-        .pack = job->scratch,
-        .c = job->dw,
         .c_row = job->outputs,
-        .rows = job->inputs,
         .columns = job->outputs,
         .start = job->overwrite ? START_ZERO : START_ADD,
     };
     gemm_depth(&g, job->rows);
-    gemm_run(&g);
+    gemm_pack(&g, job->scratch);
+    for (size_t input = 0; input < job->inputs; input += g.rows) {
+        g.rows = at_most(job->inputs - input, INPUTS_GROUP);
+        g.a_row =
+            turn_pairs(pairs, (const float *)job->x + input, job->x_stride, job->rows, g.rows);
+        g.c = (float *)job->dw + input * job->outputs;
+        gemm_run(&g);
+    }
 }
 
 /* dx (+)= dy w' of a group. */
 static void group_input(const struct backward_job *job)
 {
-    float *pairs = (float *)job->scratch + PANEL * DEPTH_BLOCK;
+    float *pairs = (float *)job->scratch + panels_floats(job->outputs);
     struct gemm g = {
         .a = pairs,
         .a_row = round_group(pairs, job->dy, job->dy_stride, job->rows, job->outputs),

@@ -13,7 +13,7 @@
 
 #ifdef __x86_64__
 
-enum { ROWS = 37, INPUTS = 83, OUTPUTS = 70, TIMES = 200, THREADS = 4 };
+enum { ROWS = 37, INPUTS = 83, OUTPUTS = 70, TIMES = 1000, THREADS = 4 };
 enum { SIDE = 13, CHANNELS = 5, FILTERS = 19, IMAGES = 3, RESULT = (SIDE - 3) / 2 + 1 };
 
 static const struct window window = {.height = SIDE,
@@ -84,7 +84,7 @@ static void work_destroy(struct work *work)
     free(work);
 }
 
-static void multiply(struct work *work, const struct linear_kernels *kernels, uint32_t rows)
+static void multiply_forward(struct work *work, const struct linear_kernels *kernels, uint32_t rows)
 {
     struct products *made = &work->made;
     kernels->forward(&(struct forward_job){.x = work->x + 1,
@@ -98,6 +98,13 @@ static void multiply(struct work *work, const struct linear_kernels *kernels, ui
                                            .outputs = OUTPUTS,
                                            .activation = ACTIVATION_RELU,
                                            .scratch = work->scratch});
+}
+
+/* Of what forward made. */
+static void multiply_backward(struct work *work, const struct linear_kernels *kernels,
+                              uint32_t rows)
+{
+    struct products *made = &work->made;
     kernels->backward(&(struct backward_job){.x = work->x + 1,
                                              .w = work->w + 1,
                                              .dy = made->y + 1,
@@ -115,7 +122,13 @@ static void multiply(struct work *work, const struct linear_kernels *kernels, ui
                                              .scratch = work->scratch});
 }
 
-static void convolve(struct work *work, const struct conv_kernels *kernels)
+static void multiply(struct work *work, const struct linear_kernels *kernels, uint32_t rows)
+{
+    multiply_forward(work, kernels, rows);
+    multiply_backward(work, kernels, rows);
+}
+
+static void convolve_forward(struct work *work, const struct conv_kernels *kernels)
 {
     struct products *made = &work->made;
     kernels->forward(&(struct conv_forward_job){.window = window,
@@ -127,6 +140,11 @@ static void convolve(struct work *work, const struct conv_kernels *kernels)
                                                 .y_stride = RESULT * RESULT * FILTERS,
                                                 .rows = IMAGES,
                                                 .scratch = work->scratch});
+}
+
+static void convolve_backward(struct work *work, const struct conv_kernels *kernels)
+{
+    struct products *made = &work->made;
     kernels->backward(&(struct conv_backward_job){.window = window,
                                                   .x = work->images + 1,
                                                   .w = work->kernel + 1,
@@ -140,6 +158,12 @@ static void convolve(struct work *work, const struct conv_kernels *kernels)
                                                   .rows = IMAGES,
                                                   .overwrite = true,
                                                   .scratch = work->scratch});
+}
+
+static void convolve(struct work *work, const struct conv_kernels *kernels)
+{
+    convolve_forward(work, kernels);
+    convolve_backward(work, kernels);
 }
 
 static void work_run(struct work *work)
@@ -256,12 +280,16 @@ static void a_job_leaves_no_tiles_behind(void **state)
     (void)state;
     needs_amx();
     struct work *work = work_create();
-    multiply(work, &linear_amx_bf16, ROWS);
+    multiply_forward(work, &linear_amx_bf16, ROWS);
     assert_no_tiles("a linear layer");
-    multiply(work, &linear_amx_bf16, 1);
+    multiply_backward(work, &linear_amx_bf16, ROWS);
+    assert_no_tiles("a linear layer's gradients");
+    multiply_forward(work, &linear_amx_bf16, 1);
     assert_no_tiles("one row");
-    convolve(work, &conv_amx_bf16);
+    convolve_forward(work, &conv_amx_bf16);
     assert_no_tiles("a convolution");
+    convolve_backward(work, &conv_amx_bf16);
+    assert_no_tiles("a convolution's gradients");
     work_destroy(work);
 }
 

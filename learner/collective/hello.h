@@ -69,13 +69,19 @@ struct hello_agreement {
 };
 _Static_assert(sizeof(struct hello_agreement) == 1184, "on the wire: change COLLECTIVE_WIRE");
 
-/* Where a rank lets others read what it sends them: to each, who answers in a word whether it
- * found it. */
+/* Where a rank lets others read what it sends them: to each, who answers in a word. */
 struct hello_place {
     char boot[BOOT_ID_BYTES];   /* which host it is; zeros: nobody can tell */
     struct sealed_place memory; /* of no bytes: there is none */
+    uint64_t address;           /* of that in its own process */
 };
-_Static_assert(sizeof(struct hello_place) == 88, "on the wire: change COLLECTIVE_WIRE with it");
+_Static_assert(sizeof(struct hello_place) == 96, "on the wire: change COLLECTIVE_WIRE with it");
+
+enum hello_found {
+    HELLO_FOUND_NOTHING,
+    HELLO_FOUND_MEMORY,
+    HELLO_FOUND_PROCESS, /* and what else it has can be copied, too */
+};
 
 /* How a rank fared with NCCL, to rank 0; then what holds for all, to all. UNAVAILABLE: they do
  * without. */

@@ -20,6 +20,8 @@ struct lanes_work {
     struct lane_memory *memory; /* NULL: none is offered */
     struct hello_place place;
     const uint8_t **maps; /* by rank; NULL: none */
+    pid_t *pids;          /* that can be copied from; 0: it cannot */
+    bool *is_read;        /* the other way round */
     char reason[256];     /* why one of this host has none, the first */
 };
 
@@ -38,6 +40,7 @@ static void lanes_offer(struct lanes_work *work)
         keep_reason(work);
     else
         work->place.memory = work->memory->sealed.place;
+    work->place.address = work->memory ? (uintptr_t)work->memory->sealed.memory : 0;
     boot_id_read(work->place.boot);
 }
 
@@ -57,10 +60,12 @@ static void lanes_map(struct lanes_work *work, uint32_t rank, const struct hello
                  "rank %" PRIu32 " says that it has %" PRIu64 " bytes", rank, place->memory.bytes);
         return;
     }
-    if (sealed_map(&work->maps[rank], &place->memory) == TRP_OK)
-        return;
-    work->maps[rank] = NULL;
-    keep_reason(work);
+    if (sealed_map(&work->maps[rank], &place->memory) != TRP_OK) {
+        work->maps[rank] = NULL;
+        keep_reason(work);
+    } else if (lane_memory_can_copy(&place->memory, place->address)) {
+        work->pids[rank] = (pid_t)place->memory.pid;
+    }
 }
 
 static void lanes_unmap(struct lanes_work *work, uint32_t rank)
@@ -84,7 +89,9 @@ static trp_status exchange_places(struct lanes_work *work)
             continue;
         TRP_TRY(mesh_read(mesh, peer, &place, sizeof place));
         lanes_map(work, peer, &place);
-        uint32_t found = work->maps[peer] != NULL;
+        uint32_t found = work->pids[peer]   ? HELLO_FOUND_PROCESS
+                         : work->maps[peer] ? HELLO_FOUND_MEMORY
+                                            : HELLO_FOUND_NOTHING;
         TRP_TRY(mesh_write(mesh, peer, &found, sizeof found));
     }
     for (uint32_t peer = 0; peer < size; peer++) {
@@ -92,7 +99,8 @@ static trp_status exchange_places(struct lanes_work *work)
         if (peer == rank)
             continue;
         TRP_TRY(mesh_read(mesh, peer, &found, sizeof found));
-        if (!found)
+        work->is_read[peer] = found == HELLO_FOUND_PROCESS;
+        if (found == HELLO_FOUND_NOTHING)
             lanes_unmap(work, peer);
     }
     return TRP_OK;
@@ -103,7 +111,11 @@ static void lanes_create_one(struct lanes_work *work, uint32_t peer, struct peer
     const trp_collective_options *options = work->mesh->options;
     int fd = work->mesh->fds[HELLO_LANE][peer];
     work->mesh->fds[HELLO_LANE][peer] = -1;
-    struct lane_ends ends = {.mine = options->rank, .theirs = peer, .size = options->size};
+    struct lane_ends ends = {.mine = options->rank,
+                             .theirs = peer,
+                             .size = options->size,
+                             .pid = work->pids[peer],
+                             .is_read = work->is_read[peer]};
     *lane = work->maps[peer] ? shared_lane_create(fd, work->memory, work->maps[peer], &ends)
                              : socket_lane_create(fd);
 }
@@ -114,15 +126,22 @@ static void log_lanes(const struct lanes_work *work, uint32_t shared)
     if (work->reason[0])
         trp_log(TRP_WARN, "no memory is shared with a rank of this host group=%s rank=%u reason=%s",
                 options->group ? options->group : "", options->rank, work->reason);
-    trp_log(TRP_INFO, "lanes group=%s generation=%" PRIu64 " rank=%u shared_memory=%u sockets=%u",
+    uint32_t in_place = 0;
+    for (uint32_t peer = 0; peer < options->size; peer++)
+        in_place += work->maps[peer] && work->is_read[peer];
+    trp_log(TRP_INFO,
+            "lanes group=%s generation=%" PRIu64 " rank=%u shared_memory=%u in_place=%u sockets=%u",
             options->group ? options->group : "", options->generation, options->rank, shared,
-            options->size - 1 - shared);
+            in_place, options->size - 1 - shared);
 }
 
 trp_status lanes_connect(struct mesh *mesh, struct peer_lane **lanes, uint32_t *shared)
 {
     uint32_t size = mesh->options->size;
-    struct lanes_work work = {.mesh = mesh, .maps = xcalloc(size, sizeof *work.maps)};
+    struct lanes_work work = {.mesh = mesh,
+                              .maps = xcalloc(size, sizeof *work.maps),
+                              .pids = xcalloc(size, sizeof *work.pids),
+                              .is_read = xcalloc(size, sizeof *work.is_read)};
     *shared = 0;
     lanes_offer(&work);
     mesh->deadline.at_ns += COLLECTIVE_AGREEMENT_MS * INT64_C(1000000);
@@ -138,6 +157,8 @@ trp_status lanes_connect(struct mesh *mesh, struct peer_lane **lanes, uint32_t *
         log_lanes(&work, *shared);
     lane_memory_leave(work.memory);
     free(work.maps);
+    free(work.pids);
+    free(work.is_read);
     return status;
 }
 

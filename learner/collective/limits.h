@@ -4,7 +4,7 @@
 
 enum {
     /* On the wire, and between builds: changes with everything that ranks say to each other. */
-    COLLECTIVE_WIRE = 4,
+    COLLECTIVE_WIRE = 5,
     /* Each rank has two connections to each other one: 2046 descriptors. */
     COLLECTIVE_RANKS_MAX = 1024,
     COLLECTIVE_GROUP_BYTES_MAX = 63,
@@ -32,6 +32,9 @@ enum {
     /* shared_lane.c: what is on its way between two ranks of a host, in each direction. It is half
      * of a core's second-level cache at most: bytes are read before they leave it. */
     COLLECTIVE_RING_BYTES = 256 << 10,
+    /* And from when they are copied from where they lie: the ring is in the cache, and a call for
+     * COLLECTIVE_SEGMENT_BYTES of them needs 20 us. */
+    COLLECTIVE_IN_PLACE_BYTES = 1 << 20,
     /* drive.c: how long a waiting thread looks again and again before it sleeps: a message needs 5
      * to 20 us on one host, a sleep costs 50. */
     COLLECTIVE_SPIN_NS = 50000,

@@ -2,6 +2,8 @@
 #ifndef TRP_LEARNER_SHARED_LANE_H
 #define TRP_LEARNER_SHARED_LANE_H
 
+#include <sys/types.h>
+
 #include "core/sealed.h"
 #include "transport.h"
 
@@ -18,10 +20,16 @@ size_t lane_memory_bytes(uint32_t size);
 TRP_MUST_USE trp_status lane_memory_create(struct lane_memory **out, uint32_t size);
 void lane_memory_leave(struct lane_memory *memory); /* NULL is fine */
 
+/* Whether the system lets this process copy from the one whose memory this is, which has it mapped
+ * at `address`. */
+bool lane_memory_can_copy(const struct sealed_place *place, uint64_t address);
+
 /* Whose lane it is, and to whom. */
 struct lane_ends {
     uint32_t mine, theirs; /* ranks */
     uint32_t size;         /* of the group */
+    pid_t pid;             /* of the other one, whom this one can copy from; 0: it cannot */
+    bool is_read;          /* the other one can from this one */
 };
 
 /* Takes a connected, non-blocking socket, on which only wakes go, and the other rank's memory, as

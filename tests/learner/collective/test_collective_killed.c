@@ -21,7 +21,7 @@
 #include "../../core/patience.h"
 #include "core/alloc.h"
 
-enum { SIZE = 3, VICTIM = 1, TIMEOUT_MS = 600, LARGE = 300000, SMALL = 10 };
+enum { SIZE = 3, VICTIM = 1, TIMEOUT_MS = 600, LARGE = 1200000, SMALL = 10 };
 
 extern char **environ;
 

@@ -164,9 +164,9 @@ static bool tell_generation(struct run *run, const struct run_node *node,
         if (!link_tell(run, node, CONTROL_MEMBER, "%" PRIu64 " %u %u %s", generation->number, rank,
                        generation->members[rank], generation->addresses[rank]))
             return false;
-    return link_tell(run, node, CONTROL_GENERATION, "%" PRIu64 " %" PRIu64 " %u %u %d",
+    return link_tell(run, node, CONTROL_GENERATION, "%" PRIu64 " %" PRIu64 " %u %u %d %d",
                      generation->number, generation->nonce, generation->rank, generation->size,
-                     generation->first);
+                     generation->first, generation->founder);
 }
 
 /* Asks for member `index`, without saying that it has left anything. */
@@ -301,9 +301,11 @@ bool gangs_go_on(struct run *run, struct run_node *node)
         trp_gang_left(gang->gang, node->index, node->failure);
     if (trp_gang_check(gang->gang) != TRP_OK) {
         if (node->group->options.learner.on_failure == TRP_ON_FAILURE_CONTINUE) {
-            char *both = restart ? xasprintf("%s; %s", node->failure, trp_last_error())
-                                 : error_keep(); /* with it, and why the others cannot go on */
+            char *why = error_keep(); /* why the others cannot go on, with it */
+            bool is_known = !restart || strstr(node->failure, why);
+            char *both = is_known ? xstrdup(why) : xasprintf("%s; %s", node->failure, why);
             free(node->failure);
+            free(why);
             node->failure = both;
         }
         return false;

@@ -14,7 +14,7 @@
 struct told {
     uint64_t number, nonce;
     uint32_t rank, size;
-    bool first;
+    bool first, founder;
     char *addresses[LEARNERS_MAX];
     uint32_t members[LEARNERS_MAX];
 };
@@ -69,12 +69,13 @@ static void read_generation(struct meeting *meeting, const char *rest)
 {
     struct told *coming = &meeting->coming;
     uint64_t number;
-    uint32_t first;
-    if (sscanf(rest, "%" SCNu64 " %" SCNu64 " %u %u %u", &number, &coming->nonce, &coming->rank,
-               &coming->size, &first) != 5 ||
+    uint32_t first, founder;
+    if (sscanf(rest, "%" SCNu64 " %" SCNu64 " %u %u %u %u", &number, &coming->nonce, &coming->rank,
+               &coming->size, &first, &founder) != 6 ||
         number != coming->number || coming->size > LEARNERS_MAX || coming->rank >= coming->size)
         return;
     coming->first = first;
+    coming->founder = founder;
     for (uint32_t i = 0; i < coming->size; i++)
         if (!coming->addresses[i])
             return;
@@ -142,6 +143,7 @@ static trp_status meeting_next(trp_rendezvous *rendezvous, uint64_t after, int64
     *generation = (trp_generation){.number = given->number,
                                    .nonce = given->nonce,
                                    .first = given->first,
+                                   .founder = given->founder,
                                    .rank = given->rank,
                                    .size = given->size,
                                    .addresses = (const char *const *)given->addresses,

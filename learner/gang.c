@@ -36,6 +36,7 @@ struct gang_member {
     char *address;
     uint32_t rank;      /* in the newest generation, UINT32_MAX: it is not in it */
     bool has_state;     /* it was in one */
+    bool founder;       /* it was in the first one */
     uint64_t said_over; /* this generation and those before are over in its eyes */
     uint64_t number;    /* of the newest one with it; 0: none */
     /* The generation that it was given last: */
@@ -112,8 +113,10 @@ static void form_locked(trp_gang *gang)
     gang->number++;
     gang->nonce = trp_rng_entropy();
     for (uint32_t i = 0; i < gang->size; i++) {
-        gang->members[gang->ranks[i]].number = gang->number;
-        gang->members[gang->ranks[i]].has_state = true;
+        struct gang_member *member = &gang->members[gang->ranks[i]];
+        member->number = gang->number;
+        member->has_state = true;
+        member->founder = member->founder || before == 0;
     }
     gang->over = false;
     free(gang->broken);
@@ -286,6 +289,7 @@ static void hand_out_locked(struct gang_member *member, trp_generation *generati
     *generation = (trp_generation){.number = gang->number,
                                    .nonce = gang->nonce,
                                    .first = gang->number == gang->options.last_number + 1,
+                                   .founder = member->founder,
                                    .rank = member->rank,
                                    .size = gang->size,
                                    .addresses = (const char *const *)member->addresses,
@@ -381,7 +385,7 @@ void trp_gang_expect(trp_gang *gang, uint32_t index)
     mutex_lock(&gang->mutex);
     gang->over = gang->over || member->rank != UINT32_MAX;
     member->presence = GANG_EXPECTED;
-    member->has_state = false;
+    member->has_state = member->founder = false;
     member->said_over = member->number = 0;
     gang->due = deadline_in_ms(&clock_monotonic, gang->options.start_ms);
     check_strength_locked(gang, NULL);

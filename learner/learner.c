@@ -153,6 +153,8 @@ static trp_status load(trp_learner *learner)
         return TRP_OK;
     learner->own.resumed_from = learner->number = learner->progress.steps;
     learner->progress.version += LEARNER_VERSION_GAP;
+    if (learner->progress.generation > 0)
+        learner->progress.generation++; /* which is at most the one that comes */
     trp_log(TRP_INFO, "learner resumed steps=%" PRIu64 " version=%" PRIu64, learner->progress.steps,
             learner->progress.version + 1);
     return TRP_OK;
@@ -215,11 +217,15 @@ static trp_status reload(void *context, struct mode_meeting *meeting)
         TRP_TRY(load_newest_state(learner, &found));
     if (!found)
         return trp_fail(TRP_FAILED_PRECONDITION,
-                        "learner: a part of the optimizer's state is gone with the learner that "
-                        "had it, and there is no checkpoint to go back to");
+                        "learner: who had the whole state is gone, and there is no checkpoint to "
+                        "go back to");
     trp_log(TRP_WARN, "learner goes back to its checkpoint steps=%" PRIu64 " from=%" PRIu64,
             learner->progress.steps, meeting->steps);
     meeting->steps = learner->progress.steps;
+    if (meeting->version < learner->progress.version) { /* a new member knows of none */
+        meeting->version = learner->progress.version;
+        meeting->generation = learner->progress.generation;
+    }
     return TRP_OK;
 }
 
@@ -242,6 +248,7 @@ static trp_status meet_group(trp_learner *learner)
     TRP_TRY(collect_owed(learner));
     struct mode_meeting meeting = {.steps = learner->progress.steps,
                                    .version = learner->progress.version,
+                                   .generation = learner->progress.generation,
                                    .version_gap = LEARNER_VERSION_GAP,
                                    .rng = &learner->update.rng,
                                    .reload = reload,
@@ -249,6 +256,8 @@ static trp_status meet_group(trp_learner *learner)
     TRP_TRY(mode->impl->meet(mode, &meeting));
     learner->number = learner->progress.steps = meeting.steps;
     learner->progress.version = meeting.version;
+    if (mode->group)
+        learner->progress.generation = mode->group->generation;
     learner->torn = false;
     learner->fetched = 0;
     update_adopt(&learner->update);
@@ -317,6 +326,7 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
     mutex_init(&learner->mutex);
     learner->options = *options;
     learner->give_up = DEADLINE_NEVER;
+    learner->progress.generation = options->group.rendezvous ? 1 : 0; /* where version 0 is of */
     learner->updater = options->updater;
     learner->sources = xcalloc(options->source_count + 1, sizeof(trp_source *));
     learner->publish_every =

@@ -236,6 +236,7 @@ void saved_gather(struct saved *saved, struct trp_update_run *update, trp_publis
     saved->count = saved->state_count = update_state(update, saved->tensors);
     saved->tensors[saved->count++] = u64s("learner.steps", &saved->progress.steps, 1);
     saved->tensors[saved->count++] = u64s("learner.version", &saved->progress.version, 1);
+    saved->tensors[saved->count++] = u64s("learner.generation", &saved->progress.generation, 1);
     add_clients(saved);
     snprintf(saved->published, sizeof saved->published, PUBLISHED_FORMAT, part.first, part.count);
 }
@@ -440,8 +441,16 @@ static trp_status load_one(const trp_checkpoint *checkpoint, struct trp_update_r
         trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &progress->steps));
     TRP_TRY(trp_checkpoint_get(checkpoint, "learner.version", TRP_CHECKPOINT_U64, 1,
                                &progress->version));
+    /* It may be an older one. */
+    trp_status status = trp_checkpoint_get(checkpoint, "learner.generation", TRP_CHECKPOINT_U64, 1,
+                                           &progress->generation);
+    if (status == TRP_NOT_FOUND)
+        progress->generation = 0;
+    else
+        TRP_TRY(status);
     TRP_TRY(check_counter("learner.steps", progress->steps));
     TRP_TRY(check_counter("learner.version", progress->version));
+    TRP_TRY(check_counter("learner.generation", progress->generation));
     TRP_TRY(load_update(checkpoint, update));
     return load_clients(checkpoint, publisher);
 }

@@ -13,6 +13,7 @@
 /* What a checkpoint has besides the update's tensors and the clients' counts. */
 struct learner_progress {
     uint64_t steps, version;
+    uint64_t generation; /* of a group, which the version is of; 0: of none */
 };
 
 /* Makes `dir` when it is missing. With `fresh`, FAILED_PRECONDITION when there are checkpoints in
@@ -34,7 +35,7 @@ enum { PUBLISHED_BYTES = 48 };
 
 /* All that goes into a file. A zeroed one is empty. */
 struct saved {
-    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX + 6];
+    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX + 7];
     size_t count, state_count; /* those of the update come first */
     struct saved_clients clients;
     struct learner_progress progress;

@@ -17,7 +17,9 @@ typedef struct {
     uint64_t nonce;  /* random: shows that a connection is of this generation of this run */
     bool first;      /* of this life of the group: nobody has a state that is worth more than
                         another's */
-    uint32_t rank;   /* of the member that asked */
+    bool founder;  /* the member that asked was there when this life began: nothing had been learned
+                      that it does not know of */
+    uint32_t rank; /* of the member that asked */
     uint32_t size;
     const char *const *addresses; /* by rank: as announced */
     const uint32_t *members;      /* by rank: index in the group */

@@ -263,14 +263,26 @@ static trp_status find_furthest(const struct hogwild *hogwild, const trp_generat
     return *furthest < generation->size ? TRP_OK : TRP_UNAVAILABLE;
 }
 
+/* Members that came later know nothing among themselves. */
+static trp_status check_known(const struct hogwild *hogwild, const trp_generation *generation,
+                              uint32_t rank, const char *owner)
+{
+    uint64_t known;
+    TRP_TRY(shared_memory_read(hogwild->memory, generation->addresses[rank], owner,
+                               offsetof(struct hogwild_head, known.value), &known));
+    if (known > 0 || generation->founder)
+        return TRP_OK;
+    return trp_fail(TRP_UNAVAILABLE, "who knew what was learned is gone: %s came later", owner);
+}
+
 static trp_status share(struct hogwild *hogwild, const trp_generation *generation)
 {
     uint32_t rank;
     TRP_TRY(find_furthest(hogwild, generation, &rank));
-    if (rank == generation->rank)
-        return TRP_OK;
     char *owner = name_of_rank(hogwild, generation, rank);
-    trp_status status = hogwild_join(&hogwild->base, generation->addresses[rank], owner);
+    trp_status status = check_known(hogwild, generation, rank, owner);
+    if (status == TRP_OK && rank != generation->rank)
+        status = hogwild_join(&hogwild->base, generation->addresses[rank], owner);
     free(owner);
     return status;
 }
@@ -328,6 +340,8 @@ static void look_at_others(struct hogwild *hogwild)
 static trp_status enter_generation(struct hogwild *hogwild, const trp_generation *generation)
 {
     const struct learners_options *group = &hogwild->group;
+    if (generation->founder)
+        atomic_store(&hogwild->head->known.value, 1);
     trp_status status = share(hogwild, generation);
     hogwild->generation = generation->number;
     hogwild->base.leads = generation->rank == 0;
@@ -384,6 +398,7 @@ static trp_status hogwild_meet(struct mode *mode, struct mode_meeting *meeting)
     struct hogwild *hogwild = (struct hogwild *)mode;
     trp_generation generation = {0};
     atomic_store(&hogwild->head->steps.value, meeting->steps);
+    atomic_store(&hogwild->head->known.value, meeting->steps > 0); /* of a checkpoint */
     hogwild_share_vectors(hogwild);
     if (hogwild->group.rendezvous)
         TRP_TRY(wait_for_group(hogwild, &generation));

@@ -62,6 +62,7 @@ static trp_status join(struct learners *group, const trp_generation *generation,
     group->size = generation->size;
     group->member = generation->members[generation->rank];
     group->nonce = generation->nonce;
+    group->founder = generation->founder;
     group->broken = false;
     group->words = xcalloc(generation->size, LEARNERS_WORDS * sizeof *group->words);
     trp_status status =

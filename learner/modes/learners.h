@@ -32,6 +32,7 @@ struct learners {
     uint32_t rank, size;
     uint32_t member; /* index in the group */
     uint64_t nonce;  /* of the generation */
+    bool founder;    /* nothing was learned before this member came */
     bool broken;     /* it failed, and the others go on without it or without each other */
     int32_t rest;    /* of bytes that are spread */
     uint64_t *words; /* what ranks said in the last exchange, LEARNERS_WORDS each */

@@ -258,16 +258,17 @@ static trp_status synchronous_max(struct mode *mode, double *value)
  */
 
 enum { TOLD_STEPS, TOLD_VERSION, TOLD_STATE, TOLD_RNG };
-enum { IS_WHOLE = 1, WAS_IN_GROUP = 2 }; /* of the state */
+enum { IS_WHOLE = 1, WAS_IN_GROUP = 2, FOUNDED = 4 }; /* of the state */
 
 /* The rank with most steps, the first of them, whose state is whole; of a group that has learned
- * something no new member. Or size: there is none. */
+ * something no new member, whoever else is gone. Or size: there is none. */
 static uint32_t find_root(const struct synchronous *s)
 {
-    uint64_t wanted = IS_WHOLE;
+    uint64_t all = 0;
     uint32_t root = s->group.size;
     for (uint32_t rank = 0; rank < s->group.size; rank++)
-        wanted |= learners_told(&s->group, rank)[TOLD_STATE] & WAS_IN_GROUP;
+        all |= learners_told(&s->group, rank)[TOLD_STATE];
+    uint64_t wanted = IS_WHOLE | (all & WAS_IN_GROUP ? WAS_IN_GROUP : FOUNDED);
     for (uint32_t rank = 0; rank < s->group.size; rank++) {
         const uint64_t *words = learners_told(&s->group, rank);
         bool may = (words[TOLD_STATE] & wanted) == wanted;
@@ -278,13 +279,21 @@ static uint32_t find_root(const struct synchronous *s)
     return root;
 }
 
+/* Above all that was published in the generations since. */
+static uint64_t version_to_go_on_from(const struct synchronous *s,
+                                      const struct mode_meeting *meeting)
+{
+    uint64_t since = meeting->generation > 0 ? s->group.generation - meeting->generation : 0;
+    return meeting->version + since * meeting->version_gap;
+}
+
 static trp_status elect(struct synchronous *s, const struct mode_meeting *meeting, uint32_t *root)
 {
     uint64_t words[LEARNERS_WORDS] = {
         [TOLD_STEPS] = meeting->steps,
-        [TOLD_VERSION] = meeting->version + (s->was_in_group ? meeting->version_gap : 0),
+        [TOLD_VERSION] = version_to_go_on_from(s, meeting),
         [TOLD_STATE] = (!s->sharded || vectors_are_whole(s->base.vectors) ? IS_WHOLE : 0) |
-                       (s->was_in_group ? WAS_IN_GROUP : 0),
+                       (s->was_in_group ? WAS_IN_GROUP : 0) | (s->group.founder ? FOUNDED : 0),
         [TOLD_RNG] = meeting->rng->state[0]};
     TRP_TRY(learners_wait(&s->group, learners_tell(&s->group, words)));
     *root = find_root(s);
@@ -338,6 +347,8 @@ static trp_status agree_on_state(struct synchronous *s, struct mode_meeting *mee
     if (root == s->group.size) {
         if (s->base.leads)
             TRP_TRY(meeting->reload(meeting->context, meeting));
+        if (s->base.leads && !s->sharded)
+            backup_take(&s->backup);
         s->was_in_group = s->was_in_group || s->base.leads; /* what it read is the group's */
         TRP_TRY(elect(s, meeting, &root));
         if (root == s->group.size)

@@ -2,6 +2,7 @@
  * with batches of N * b, whatever becomes final first, and whoever is lost. */
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,9 @@
 
 #include <cmocka.h>
 
+#include "core/boot.h"
+#include "core/clock.h"
+#include "learner/limits.h"
 #include "learner/modes/weighing.h"
 #include "tests/learner/group_fixture.h"
 
@@ -212,6 +216,87 @@ static void a_new_member_gets_the_state(void **state)
     run_free(run);
     run_free(alone);
     trp_stop_destroy(plan.joined);
+}
+
+static void await_generation(trp_gang *gang, uint64_t number)
+{
+    struct deadline patience = deadline_in_ms(&clock_monotonic, 20000);
+    while (trp_gang_newest(gang) < number && !deadline_passed(patience, &clock_monotonic))
+        poll(NULL, 0, 1);
+    assert_true(trp_gang_newest(gang) >= number);
+}
+
+/* Nobody is there who could be connected to, or whose memory could be read. */
+static void announce_in_vain(const struct run *run, uint32_t index)
+{
+    char boot[BOOT_ID_BYTES], memory[BOOT_ID_BYTES + 64];
+    boot_id_read(boot);
+    snprintf(memory, sizeof memory, "memory:%s:%d:0:here", boot, INT32_MAX);
+    bool shares = strcmp(run->plan.mode, "hogwild") == 0;
+    trp_rendezvous *member = trp_gang_member(run->gang, index);
+    assert_int_equal(member->impl->announce(member, shares ? memory : "127.0.0.1:1"), TRP_OK);
+}
+
+/* Two learned something. The second is killed and begins again; the first is, once both are in a
+ * generation, and begins again; and then the second is, who had no state yet. */
+static struct run *run_of_a_newcomer(const char *mode, const char *checkpoints)
+{
+    struct run *run = xcalloc(1, sizeof *run);
+    run->plan = (struct plan){.members = 2,
+                              .steps = 60,
+                              .optimizer = adam,
+                              .mode = mode,
+                              .checkpoints = checkpoints,
+                              .resume = checkpoints};
+    run->gang = trp_gang_create(&(trp_gang_options){.name = "learner", .count = 2});
+    run->stops[0] = trp_stop_create();
+    announce_in_vain(run, 0);
+    announce_in_vain(run, 1);
+    trp_gang_expect(run->gang, 1);
+    announce_in_vain(run, 1);
+    trp_gang_expect(run->gang, 0);
+    member_start(run, 0, 1);
+    await_generation(run->gang, 5);
+    trp_gang_left(run->gang, 1, "it was killed");
+    member_join(run, 0);
+    return run;
+}
+
+static void new_members_among_themselves_do_not_begin_anew(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"synchronous", "sharded", "local_sgd", "hogwild"};
+    for (size_t i = 0; i < 4; i++) {
+        struct run *run = run_of_a_newcomer(modes[i], NULL);
+        assert_int_not_equal(run->members[0].status, TRP_OK);
+        assert_non_null(strstr(run->members[0].words, "is gone"));
+        assert_int_equal(run->members[0].counters.steps, 0);
+        run_free(run);
+    }
+}
+
+/* With numbers that were not used since. */
+static void new_members_among_themselves_go_back_to_the_checkpoint(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"synchronous", "sharded", "local_sgd", "hogwild"};
+    for (size_t i = 0; i < 4; i++) {
+        char dir[] = "/tmp/test_newcomers.XXXXXX", command[64];
+        assert_non_null(mkdtemp(dir));
+        run_free(run_all(&(struct plan){
+            .members = 2, .steps = 20, .optimizer = adam, .mode = modes[i], .checkpoints = dir}));
+        struct run *run = run_of_a_newcomer(modes[i], dir);
+        if (run->members[0].status != TRP_OK)
+            fail_msg("%s: %s", modes[i], run->members[0].words);
+        assert_true(run->members[0].counters.resumed_from >= 20); /* local_sgd: a few more */
+        assert_true(run->members[0].counters.steps >= 60);
+        /* Generations 1 to 5 may each have published so many. */
+        if (i < 3)
+            assert_true(run->members[0].counters.version > 5 * (uint64_t)LEARNER_VERSION_GAP);
+        run_free(run);
+        snprintf(command, sizeof command, "rm -rf %s", dir);
+        assert_int_equal(system(command), 0);
+    }
 }
 
 /* Of a member whose first generation is over once it knows of it. */
@@ -452,6 +537,8 @@ int main(void)
         cmocka_unit_test(all_stop_after_the_same_step),
         cmocka_unit_test(a_member_that_is_lost_leaves_no_trace),
         cmocka_unit_test(a_new_member_gets_the_state),
+        cmocka_unit_test(new_members_among_themselves_do_not_begin_anew),
+        cmocka_unit_test(new_members_among_themselves_go_back_to_the_checkpoint),
         cmocka_unit_test(a_generation_may_be_over_before_it_began),
         cmocka_unit_test(who_hears_of_the_next_generation_from_another_member_goes_on_to_it),
         cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),

@@ -243,10 +243,12 @@ void gangs_over(struct run *run, const struct run_node *node, uint64_t number)
 
 /* ---- the end of a member ----------------------------------------------------------------- */
 
+/* Told the same again, one that refused what it is told does so again. */
 static bool can_restart(const struct run_node *node)
 {
     const trp_learner_options *options = &node->group->options.learner;
-    return options->on_failure == TRP_ON_FAILURE_CONTINUE && node->restarts < options->restarts;
+    return options->on_failure == TRP_ON_FAILURE_CONTINUE && node->restarts < options->restarts &&
+           node->code != TRP_INVALID_ARGUMENT;
 }
 
 /* False: that is not possible. */

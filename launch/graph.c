@@ -692,7 +692,9 @@ trp_status program_check(trp_program *program)
         TRP_TRY(check_group(program->groups[i]));
         TRP_TRY(check_agent(program, program->groups[i]));
     }
-    for (size_t i = 0; i < program->group_count; i++)
+    for (size_t i = 0; i < program->group_count; i++) {
         TRP_TRY(check_env(program, program->groups[i]));
+        TRP_TRY(learner_check(program, program->groups[i]));
+    }
     return TRP_OK;
 }

@@ -221,6 +221,20 @@ static trp_status make_temporary_socket_dir(struct run_dir *dir)
     return TRP_OK;
 }
 
+/* Whoever may write there may be anybody for the nodes: it is a directory, not a link to one
+ * elsewhere, and its owner's alone. */
+static trp_status keep_to_owner(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "%s: it is a link or a file, and has to be a directory of this run", path);
+    trp_status status = fd < 0 || fchmod(fd, 0700) != 0 ? path_error(path, errno) : TRP_OK;
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
 /* Unix sockets live in the run directory when their paths fit into sun_path. */
 static trp_status make_socket_dir(struct run_dir *dir, const trp_program *program)
 {
@@ -233,9 +247,7 @@ static trp_status make_socket_dir(struct run_dir *dir, const trp_program *progra
     }
     if (mkdir(dir->socket_dir, 0700) != 0 && errno != EEXIST)
         return path_error(dir->socket_dir, errno);
-    if (chmod(dir->socket_dir, 0700) != 0)
-        return path_error(dir->socket_dir, errno);
-    return TRP_OK;
+    return keep_to_owner(dir->socket_dir);
 }
 
 /* ---- config ------------------------------------------------------------------------------ */

@@ -3,6 +3,7 @@
  * numbers is the later. */
 #include "client_table.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,11 @@ trp_status client_table_raise(struct client_table *table, const trp_client_count
                               trp_client_counts *now)
 {
     trp_client_counts *client;
+    if (counts->steps >> PARAMS_COUNT_BITS > 0 || counts->episodes >> PARAMS_COUNT_BITS > 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "client %s reports %" PRIu64 " steps and %" PRIu64
+                        " episodes: no run gets so far",
+                        counts->name, counts->steps, counts->episodes);
     if (counts->statistic_count > 0)
         TRP_TRY(check_statistics(table, counts));
     TRP_TRY(client_find_or_add(table, counts->name, &client));

@@ -256,8 +256,7 @@ static trp_status meet_group(trp_learner *learner)
     TRP_TRY(mode->impl->meet(mode, &meeting));
     learner->number = learner->progress.steps = meeting.steps;
     learner->progress.version = meeting.version;
-    if (mode->group)
-        learner->progress.generation = mode->group->generation;
+    learner->progress.generation = meeting.generation;
     learner->torn = false;
     learner->fetched = 0;
     update_adopt(&learner->update);

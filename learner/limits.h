@@ -8,6 +8,9 @@ enum {
     /* publisher.c: clients of one learner, and their names ("actor/65535"). */
     PARAMS_CLIENTS_MAX = 65536,
     PARAMS_CLIENT_NAME_BYTES_MAX = 127,
+    /* client_table.c: what one client did, 2^this: at 10^6 steps/s in two years; the sum over all
+     * clients is one of 62 bits. */
+    PARAMS_COUNT_BITS = 46,
     /* publisher.c: parameters in one reply: less than a message may have, and a second at 128 MBit.
      * A version that is pulled in parts is kept until its last part is, or for so long after the
      * one before; so many of them, besides the newest. */

@@ -197,7 +197,9 @@ static void choose_part_locked(trp_publisher *publisher, const Troupe__PullReque
                                struct sending *sending)
 {
     loans_expire(&publisher->loans, publisher->board);
-    if (request->rest_of > 0 && request->rest_from < sending->all)
+    bool goes_on = request->rest_of > 0 && request->rest_from < sending->all &&
+                   request->rest_from % sizeof(float) == 0; /* a reader has whole numbers */
+    if (goes_on)
         sending->version = loans_go_on(&publisher->loans, publisher->board, request->rest_of);
     if (sending->version)
         sending->from = (size_t)request->rest_from;

@@ -403,6 +403,8 @@ static trp_status hogwild_meet(struct mode *mode, struct mode_meeting *meeting)
     if (hogwild->group.rendezvous)
         TRP_TRY(wait_for_group(hogwild, &generation));
     meeting->steps = atomic_load(&hogwild->head->steps.value);
+    meeting->version = meeting_version(meeting, hogwild->generation);
+    meeting->generation = hogwild->generation;
     if (generation.rank > 0)
         trp_rng_init(meeting->rng, meeting->rng->state[0],
                      generation.number << 16 | generation.rank);

@@ -36,6 +36,14 @@ static trp_status check_compression_of(size_t kind, const struct compress_option
                     compress_name(compress->kind), names[kind], why);
 }
 
+/* Who counts generations may have begun anew: then the version is no smaller, at least. */
+uint64_t meeting_version(const struct mode_meeting *meeting, uint64_t generation)
+{
+    uint64_t before = meeting->generation;
+    uint64_t since = before > 0 && before < generation ? generation - before : 0;
+    return meeting->version + since * meeting->version_gap;
+}
+
 trp_status mode_create(struct mode **out, struct vectors *vectors,
                        const struct mode_options *options)
 {

@@ -31,13 +31,16 @@ struct mode_round {
 /* What learners that meet have, and afterwards what all of them have. */
 struct mode_meeting {
     uint64_t steps, version;
-    uint64_t generation;  /* that the version is of; 0: of no group */
+    uint64_t generation;  /* that the version is of, then the one that it met in; 0: of no group */
     uint64_t version_gap; /* more versions than a generation publishes between two checkpoints */
     trp_rng *rng;         /* new members get a stream of their own */
     /* Reads what was last saved, the host's vectors and steps: nobody has all of it any more. */
     trp_status (*reload)(void *context, struct mode_meeting *meeting);
     void *context;
 };
+
+/* The version to go on from in `generation`: above all that were published in those since. */
+uint64_t meeting_version(const struct mode_meeting *meeting, uint64_t generation);
 
 /* What is NULL does nothing. */
 struct mode_impl {

@@ -217,6 +217,8 @@ static trp_status server_meet(struct mode *base, struct mode_meeting *meeting)
         }
     TRP_TRY(server_gather(base));
     meeting->steps = mode->links.steps;
+    meeting->version = meeting_version(meeting, mode->generation);
+    meeting->generation = mode->generation;
     return TRP_OK;
 }
 

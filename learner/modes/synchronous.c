@@ -279,19 +279,11 @@ static uint32_t find_root(const struct synchronous *s)
     return root;
 }
 
-/* Above all that was published in the generations since. */
-static uint64_t version_to_go_on_from(const struct synchronous *s,
-                                      const struct mode_meeting *meeting)
-{
-    uint64_t since = meeting->generation > 0 ? s->group.generation - meeting->generation : 0;
-    return meeting->version + since * meeting->version_gap;
-}
-
 static trp_status elect(struct synchronous *s, const struct mode_meeting *meeting, uint32_t *root)
 {
     uint64_t words[LEARNERS_WORDS] = {
         [TOLD_STEPS] = meeting->steps,
-        [TOLD_VERSION] = version_to_go_on_from(s, meeting),
+        [TOLD_VERSION] = meeting_version(meeting, s->group.generation),
         [TOLD_STATE] = (!s->sharded || vectors_are_whole(s->base.vectors) ? IS_WHOLE : 0) |
                        (s->was_in_group ? WAS_IN_GROUP : 0) | (s->group.founder ? FOUNDED : 0),
         [TOLD_RNG] = meeting->rng->state[0]};
@@ -402,6 +394,7 @@ trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting)
         status = agree_on_state(s, meeting);
     } while (s->group.broken);
     TRP_TRY(status);
+    meeting->generation = s->group.generation;
     compressed_drop_after(s);
     s->was_in_group = true;
     s->round = 0;

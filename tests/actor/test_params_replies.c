@@ -1,4 +1,5 @@
-/* Replies that no publisher sends: a client refuses them, and takes what comes after. */
+/* Replies that no publisher sends: a client refuses them, and takes what comes after. And reports
+ * that no client makes: a publisher refuses them, and counts what comes after. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,8 @@
 #include <cmocka.h>
 
 #include <troupe/params.h>
+#include <troupe/publisher.h>
+#include <troupe/rpc.h>
 #include "core/alloc.h"
 #include "params.pb-c.h"
 
@@ -61,10 +64,39 @@ static void a_version_that_was_refused_leaves_no_room_for_a_larger_one(void **st
     trp_params_client_destroy(client);
 }
 
+/* The sum of all would begin at 0 again. */
+static void nobody_reports_more_than_can_be_added_up(void **state)
+{
+    (void)state;
+    trp_publisher *publisher = trp_publisher_create(1);
+    ProtobufCService *service = trp_publisher_service(publisher);
+    static const struct {
+        uint64_t steps, episodes;
+        trp_status status;
+    } reports[] = {
+        {UINT64_MAX, 0, TRP_INVALID_ARGUMENT},
+        {7, UINT64_MAX, TRP_INVALID_ARGUMENT},
+        {UINT64_C(1) << 46, 0, TRP_INVALID_ARGUMENT},
+        {(UINT64_C(1) << 46) - 1, 3, TRP_OK},
+    };
+    for (size_t i = 0; i < sizeof reports / sizeof *reports; i++) {
+        Troupe__PullRequest pull = TROUPE__PULL_REQUEST__INIT;
+        pull.client = (char *)(uintptr_t) "actor/0";
+        pull.steps = reports[i].steps;
+        pull.episodes = reports[i].episodes;
+        assert_int_equal(trp_call(service, "Pull", &pull.base, NULL, NULL), reports[i].status);
+    }
+    trp_client_counts totals = trp_publisher_totals(publisher);
+    assert_int_equal(totals.steps, (UINT64_C(1) << 46) - 1);
+    assert_int_equal(totals.episodes, 3);
+    trp_publisher_destroy(publisher);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_version_that_was_refused_leaves_no_room_for_a_larger_one),
+        cmocka_unit_test(nobody_reports_more_than_can_be_added_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,18 @@ static void a_server_that_hangs_or_may_not_come_back_is_named(void **state)
     assert_file_contains(scene, "err", "'params' at server/1, which did not answer in time");
 }
 
+/* It would say the same again and again. */
+static void who_cannot_learn_so_is_not_started_again(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=server.idle_hosts=1");
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "server has 2 servers with idle_hosts=1, must have one for");
+    char *err = scene_read(scene, "err");
+    assert_null(strstr(err, "it is started again"));
+    free(err);
+}
+
 static void a_learner_that_is_killed_comes_back(void **state)
 {
     struct scene *scene = *state;
@@ -182,6 +194,7 @@ int main(void)
         TEST(the_target_is_reached_though_servers_are_killed),
         TEST(on_one_host_memory_is_shared_or_not_as_is_said),
         TEST(a_server_that_hangs_or_may_not_come_back_is_named),
+        TEST(who_cannot_learn_so_is_not_started_again),
         TEST(a_learner_that_is_killed_comes_back),
         TEST(all_learners_may_be_killed_at_once),
         TEST(who_hangs_is_left_out_and_comes_back),

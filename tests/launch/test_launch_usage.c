@@ -2,6 +2,8 @@
  * tests/launch/launch_program.c. */
 #include "launch_tools.h"
 
+#include <sys/stat.h>
+
 /* The program with --run-dir=run and a scenario; `flag` NULL: none. */
 static int run_scenario(struct scene *scene, const char *scenario, const char *flag)
 {
@@ -20,6 +22,23 @@ static void a_run_directory_is_not_used_twice(void **state)
     assert_last_line(scene, "err", "there is a run in it already; --resume goes on with it");
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "run", "--", "done", NULL};
     assert_int_equal(scene_run(scene, argv), 0);
+}
+
+/* Who may write where sockets are may answer for a node. */
+static void sockets_are_in_the_run_directory_itself(void **state)
+{
+    struct scene *scene = *state;
+    const char *prepare[] = {"/bin/sh", "-c",
+                             "mkdir -m 755 run elsewhere && ln -s ../elsewhere run/sockets", NULL};
+    assert_int_equal(scene_run(scene, prepare), 0);
+    assert_int_equal(run_scenario(scene, "done", NULL), 1);
+    assert_last_line(scene, "err",
+                     "run/sockets: it is a link or a file, and has to be a directory");
+    struct stat info;
+    char *path = scene_path(scene, "elsewhere");
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0755); /* left alone */
+    free(path);
 }
 
 /* What user/0 was given in the last life of a run. */
@@ -267,6 +286,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         TEST(a_run_directory_is_not_used_twice),
+        TEST(sockets_are_in_the_run_directory_itself),
         TEST(a_resumed_run_draws_other_numbers_that_follow_from_its_seed),
         TEST(nothing_to_resume_is_an_error),
         TEST(a_run_without_a_directory_gets_a_new_one),

@@ -1,0 +1,133 @@
+/* Groups of learners that could not learn are refused before anything starts, with what is wrong;
+ * those that can are not. */
+#include "graph_fixture.h"
+
+#include <troupe/impala.h>
+#include <troupe/ppo.h>
+
+struct wish {
+    trp_agent agent;
+    trp_learner_options learning;
+    trp_actor_options acting;
+    uint32_t actors;
+    bool served; /* on a server with this rule: */
+    uint32_t rule;
+};
+
+/* The status of a program of these, whose words are to have `words`. */
+static void check_wish(const struct wish *wish, const char *words)
+{
+    trp_program *program = trp_program_create("cartpole");
+    trp_learner_options learning = wish->learning;
+    trp_actor_options acting = wish->acting;
+    trp_node replay =
+        trp_add_replay(program, "replay", &(trp_replay_options){.agent = &wish->agent});
+    if (wish->served)
+        learning.server = trp_add_parameter_server(
+            program, "server", 2, &(trp_parameter_server_options){.rule = wish->rule});
+    learning.agent = acting.agent = &wish->agent;
+    learning.replay = acting.replay = replay;
+    acting.env = "CartPole-v1";
+    acting.params = trp_add_learner(program, "learner", &learning);
+    trp_add_actors(program, "actor", wish->actors ? wish->actors : 1, &acting);
+    trp_status status = program_check(program);
+    if (!words && status != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    if (words) {
+        assert_int_equal(status, TRP_INVALID_ARGUMENT);
+        if (!strstr(trp_last_error(), words))
+            fail_msg("%s", trp_last_error());
+    }
+    trp_program_destroy(program);
+}
+
+static trp_agent dqn_with(trp_optimizer_kind optimizer)
+{
+    return trp_dqn(&(trp_dqn_options){.optimizer = optimizer});
+}
+
+static void an_optimizer_of_whole_tensors_has_no_ranges(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = dqn_with(TRP_LAMB),
+                        .learning = {.count = 2, .mode = TRP_LEARNERS_SHARDED}};
+    check_wish(&wish, "learner 'learner': the optimizer lamb steps whole tensors, and with the "
+                      "mode sharded each has a range");
+    wish.learning.count = 1; /* which has all of it */
+    check_wish(&wish, NULL);
+    wish.learning = (trp_learner_options){.count = 2};
+    check_wish(&wish, NULL);
+    wish.learning = (trp_learner_options){.mode = TRP_LEARNERS_SERVER};
+    wish.served = true;
+    check_wish(&wish, "with the mode server each has a range");
+}
+
+static void a_rule_that_takes_steps_back_is_for_plain_sgd(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = dqn_with(TRP_ADAM),
+                        .learning = {.mode = TRP_LEARNERS_SERVER},
+                        .served = true,
+                        .rule = TRP_SERVER_DYNSGD};
+    check_wish(&wish, "the rule dynsgd of server 'server' takes steps back, which adam cannot");
+    wish.agent = dqn_with(TRP_SGD);
+    check_wish(&wish, NULL);
+    wish.agent = dqn_with(TRP_ADAM);
+    wish.rule = TRP_SERVER_SSP;
+    check_wish(&wish, NULL);
+}
+
+/* 2 actors of 4 copies that wait after 4 items each, and batches of 8. */
+static void actors_that_wait_insert_what_a_version_is_made_of(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = trp_ppo(&(trp_ppo_options){.batch_size = 8}),
+                        .learning = {.publish_every = 1},
+                        .acting = {.envs = 4, .sync_every_items = 4},
+                        .actors = 2};
+    check_wish(&wish, NULL);
+    wish.learning.count = 2;
+    check_wish(&wish, "learner 'learner': its actors wait for a version after 8 items "
+                      "(sync_every_items), and one is made of 16 (2 learners, batch_size 8, "
+                      "publish_every 1): everybody would wait for everybody");
+    wish.learning.batch_size = 4;
+    check_wish(&wish, NULL);
+    wish.learning = (trp_learner_options){.publish_every = 2};
+    check_wish(&wish, "one is made of 16 (1 learner, batch_size 8, publish_every 2)");
+    wish.acting.max_lag = 1;
+    check_wish(&wish, NULL);
+}
+
+static void who_does_not_wait_or_learns_of_items_again_needs_no_more(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = trp_impala(NULL), .learning = {.count = 4}};
+    check_wish(&wish, NULL); /* actors do not wait */
+    wish.agent = dqn_with(TRP_ADAM);
+    wish.acting.sync_every_items = 1;
+    check_wish(&wish, NULL); /* items are sampled again and again */
+}
+
+/* Of which a copy each inserts an item before the actor looks. */
+static void all_copies_of_an_actor_act_before_it_waits(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = trp_ppo(&(trp_ppo_options){.batch_size = 8}),
+                        .learning = {.publish_every = 1},
+                        .acting = {.envs = 8, .sync_every_items = 1}};
+    check_wish(&wish, NULL);
+    wish.acting.envs = 4;
+    check_wish(&wish, "its actors wait for a version after 4 items");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_optimizer_of_whole_tensors_has_no_ranges),
+        cmocka_unit_test(a_rule_that_takes_steps_back_is_for_plain_sgd),
+        cmocka_unit_test(actors_that_wait_insert_what_a_version_is_made_of),
+        cmocka_unit_test(who_does_not_wait_or_learns_of_items_again_needs_no_more),
+        cmocka_unit_test(all_copies_of_an_actor_act_before_it_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

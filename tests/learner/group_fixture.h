@@ -291,7 +291,8 @@ static inline trp_status summing_step(trp_updater *base, const trp_update *updat
         trp_stop_request(member->stop);
     if (update->step < STEPS_MAX)
         member->seen[update->step]++;
-    if (update->step < STEPS_MAX && is_on_host(updater))
+    bool has_number = update->step < STEPS_MAX && updater->base.vectors[0].count > 7;
+    if (has_number && is_on_host(updater))
         member->began_with[update->step] = update->vectors[0][7];
     if (plan->asks) {
         double largest = (double)((update->step * (member->index + 3)) % 7) - 5;
@@ -304,7 +305,7 @@ static inline trp_status summing_step(trp_updater *base, const trp_update *updat
     }
     TRP_TRY(dies_here(updater, update, BEFORE_READY));
     add_and_report(updater, update);
-    if (update->step < STEPS_MAX)
+    if (has_number)
         member->gradients[update->step] = updater->host[7];
     TRP_TRY(dies_here(updater, update, AFTER_READY));
     if (plan->watched.step == update->step && plan->watched.member == member->index) {

@@ -195,6 +195,8 @@ static trp_status dogwild_meet(struct mode *mode, struct mode_meeting *meeting)
         TRP_TRY(enter_next_streams(dogwild, LEARNERS_LOOK_MS, &generation));
     }
     meeting->steps = atomic_load(&hogwild->head->steps.value);
+    meeting->version = meeting_version(meeting, hogwild->generation);
+    meeting->generation = hogwild->generation;
     if (generation.rank > 0)
         trp_rng_init(meeting->rng, meeting->rng->state[0],
                      generation.number << 16 | generation.rank);

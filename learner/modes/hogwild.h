@@ -23,8 +23,8 @@ struct shared_count {
 
 /* What the memory begins with. */
 struct hogwild_head {
-    uint64_t layout; /* what is in it: its kind */
-    struct shared_count steps, versions, known; /* known 0: a new member's, of nothing */
+    uint64_t layout;                                     /* what is in it: its kind */
+    struct shared_count steps, versions, known;          /* known 0: a new member's, of nothing */
     struct shared_count phases[TRP_UPDATER_VECTORS_MAX]; /* of the optimizers */
     struct shared_count beats[HOGWILD_LEARNERS_MAX];     /* of each member: rounds so far */
 };

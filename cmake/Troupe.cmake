@@ -100,7 +100,7 @@ function(troupe_cuda_module)
     find_path(CUDA_INCLUDE cuda_runtime_api.h HINTS ${cuda}/../include NO_DEFAULT_PATH REQUIRED)
     find_library(CUDART_STATIC cudart_static HINTS ${cuda}/../lib64 ${cuda}/../lib REQUIRED)
     # -fmad=false: a GPU rounds as the host does, on which tests run the same text.
-    foreach(source nn/cuda/module/kernels.cu agents/kernels_agents.cu)
+    foreach(source nn/cuda/module/kernels.cu agents/kernels_agents.cu learner/collective/kernels_learner.cu)
         get_filename_component(name ${source} NAME_WE)
         set(code ${CMAKE_BINARY_DIR}/cuda_${name}.o)
         list(APPEND codes ${code})
@@ -115,7 +115,8 @@ function(troupe_cuda_module)
     endforeach()
     set_source_files_properties(${codes} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
     add_library(troupe_cuda MODULE nn/cuda/module/blas.c nn/cuda/module/dnn.c nn/cuda/module/gpu.c
-        nn/cuda/module/graph.c nn/cuda/module/run.c nn/cuda/kernels.c agents/kernels_agents.c ${codes})
+        nn/cuda/module/graph.c nn/cuda/module/run.c nn/cuda/kernels.c agents/kernels_agents.c
+        learner/collective/kernels_learner.c ${codes})
     set_target_properties(troupe_cuda PROPERTIES LINKER_LANGUAGE C)
     target_include_directories(troupe_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
     target_compile_definitions(troupe_cuda PRIVATE TROUPE_VERSION="${PROJECT_VERSION}")

@@ -81,7 +81,9 @@ typedef struct {
 /* ---- groups -------------------------------------------------------------------------------- */
 
 /* All `size` ranks at once, for threads of this process: out[rank] is for one of them each. Of the
- * options only group, generation, fingerprint, timeout_ms and deterministic count.
+ * options only group, generation, fingerprint, timeout_ms, deterministic and device count. Vectors
+ * of that device, each on a queue of its rank's, are summed where they lie, in the order of ranks:
+ * up to 16 virtual ranks on one GPU (16 at most; more go through the host's memory).
  * RESOURCE_EXHAUSTED: no thread or no descriptor was left; nothing was made then. */
 TRP_API TRP_MUST_USE trp_status trp_collective_local_create(trp_collective **out, uint32_t size,
                                                             const trp_collective_options *options);

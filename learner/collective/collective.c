@@ -99,7 +99,8 @@ void trp_collective_destroy(trp_collective *collective)
         return;
     stop_helper(c);
     leave(c);
-    nccl_group_destroy(c->nccl);
+    if (c->carrier)
+        c->carrier->impl->destroy(c->carrier);
     for (struct operation *each = c->first; each; each = each->next)
         if (each->staging)
             staging_give(each->staging, each->queue);
@@ -169,8 +170,8 @@ static bool is_of_device(const trp_queue *queue)
 static bool is_native(const struct trp_collective *c, const trp_queue *queue,
                       const struct group_call *call)
 {
-    return c->nccl && is_of_device(queue) &&
-           trp_queue_device(queue) == nccl_group_device(c->nccl) && nccl_group_takes(call);
+    return c->carrier && is_of_device(queue) && trp_queue_device(queue) == c->carrier->device &&
+           c->carrier->impl->takes(call);
 }
 
 static void init_operation(struct trp_collective *c, struct operation *operation, void *values,

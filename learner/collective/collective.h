@@ -10,9 +10,9 @@
 
 #include <troupe/collective.h>
 
+#include "carrier.h"
 #include "core/thread.h"
 #include "limits.h"
-#include "nccl.h"
 #include "notice.h"
 #include "staging.h"
 #include "transfer.h"
@@ -58,8 +58,8 @@ struct trp_collective {
     struct operation *spare;                        /* to be used again */
     struct group_call calls[COLLECTIVE_CALLS_KEPT]; /* by sequence, the newest */
     struct staging *stagings;
-    struct nccl_group *nccl; /* NULL: vectors of devices are staged */
-    int64_t nccl_failed_ns;  /* 0: it has not */
+    struct carrier *carrier;   /* NULL: vectors of devices are staged */
+    int64_t carrier_failed_ns; /* 0: it has not */
     trp_collective_counters counters;
     bool waiting;         /* the caller drives */
     _Atomic bool calling; /* it wants to */

@@ -82,7 +82,7 @@ static trp_status create_end(trp_collective **out, struct mesh *mesh, struct ncc
         lanes_destroy(lanes, size);
         return status;
     }
-    (*out)->nccl = nccl;
+    (*out)->carrier = nccl ? nccl_group_carrier(nccl) : NULL;
     status = collective_start(*out, lanes, table);
     if (status != TRP_OK) {
         trp_collective_destroy(*out);

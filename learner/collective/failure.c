@@ -42,8 +42,8 @@ static void fail_with(struct trp_collective *c, trp_status status, char *words)
     for (uint32_t peer = 0; peer < c->size; peer++)
         if (peer != c->rank && c->lanes[peer] && c->lanes[peer]->impl->withdraw)
             c->lanes[peer]->impl->withdraw(c->lanes[peer]);
-    if (c->nccl)
-        nccl_group_abort(c->nccl);
+    if (c->carrier)
+        c->carrier->impl->abort(c->carrier);
     event_set(c->caller_wake);
     event_set(c->helper_wake);
 }

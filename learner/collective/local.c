@@ -12,7 +12,9 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "event.h"
+#include "sum_kernel.h"
 #include "table.h"
+#include "virtual_ranks.h"
 
 enum { OFFERS = 8 };
 
@@ -280,6 +282,18 @@ static trp_status create_member(trp_collective **out, struct local_group *group,
     return status;
 }
 
+/* Vectors of more ranks than a kernel has operands for go as those of processes do. */
+static trp_status meet_on_device(trp_collective **out, uint32_t size, trp_device *device)
+{
+    struct carrier *carriers[SUM_RANKS_MAX];
+    if (!device || trp_device_is_host(device) || size > SUM_RANKS_MAX)
+        return TRP_OK;
+    TRP_TRY(virtual_create(carriers, size, device));
+    for (uint32_t rank = 0; rank < size; rank++)
+        out[rank]->carrier = carriers[rank];
+    return TRP_OK;
+}
+
 trp_status trp_collective_local_create(trp_collective **out, uint32_t size,
                                        const trp_collective_options *options)
 {
@@ -295,6 +309,8 @@ trp_status trp_collective_local_create(trp_collective **out, uint32_t size,
         status = create_lines(fds, size);
     for (uint32_t rank = 0; rank < size && status == TRP_OK; rank++)
         status = create_member(&out[rank], group, rank, options, &fds[rank * size]);
+    if (status == TRP_OK)
+        status = meet_on_device(out, size, options->device);
     for (size_t i = 0; i < pairs; i++)
         fd_close(fds[i]);
     for (uint32_t rank = 0; rank < size && status != TRP_OK; rank++) {

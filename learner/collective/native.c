@@ -6,27 +6,27 @@
 static void fail_native(struct trp_collective *c)
 {
     int64_t now = clock_now_ns(&clock_monotonic);
-    if (c->nccl_failed_ns == 0)
-        c->nccl_failed_ns = now;
-    if (now < c->nccl_failed_ns + COLLECTIVE_GRACE_MS * INT64_C(1000000))
+    if (c->carrier_failed_ns == 0)
+        c->carrier_failed_ns = now;
+    if (now < c->carrier_failed_ns + COLLECTIVE_GRACE_MS * INT64_C(1000000))
         return;
     collective_give_up(c, 0, TRP_UNAVAILABLE, "rank %" PRIu32 " of %" PRIu32 ": %s", c->rank,
-                       c->size, nccl_group_words(c->nccl));
+                       c->size, c->carrier->impl->words(c->carrier));
 }
 
 /* False: it is not on its queue yet. */
 static bool put_one(struct trp_collective *c, struct operation *operation)
 {
-    enum nccl_state state;
+    enum carrier_state state;
     if (operation->asked)
-        state = nccl_group_look(c->nccl);
+        state = c->carrier->impl->look(c->carrier);
     else
-        state = nccl_group_call(c->nccl, operation->queue, operation->device_values,
-                                &operation->transfer.schedule.call);
+        state = c->carrier->impl->call(c->carrier, operation->queue, operation->device_values,
+                                       &operation->transfer.schedule.call);
     operation->asked = true;
-    if (state == NCCL_FAILED)
+    if (state == CARRIER_FAILED)
         fail_native(c);
-    if (state != NCCL_READY)
+    if (state != CARRIER_READY)
         return false;
     operation->mark = trp_queue_mark(operation->queue);
     operation->put = true;
@@ -51,7 +51,7 @@ bool native_is_done(struct trp_collective *c)
             collective_fail(c, status, "rank %" PRIu32 ": %s", c->rank, trp_last_error());
         return status == TRP_OK;
     }
-    if (nccl_group_look(c->nccl) == NCCL_FAILED)
+    if (c->carrier->impl->look(c->carrier) == CARRIER_FAILED)
         fail_native(c);
     return false;
 }

@@ -1,14 +1,15 @@
-/* Operations that NCCL does, beside their calls' way round the ranks' lanes: who is missing, who
- * called something else and who is gone comes out there, in the same words as for all others. An
- * operation is done when both are. With the collective's mutex. */
+/* Operations that a carrier does (carrier.h), beside their calls' way round the ranks' lanes: who
+ * is missing, who called something else and who is gone comes out there, in the same words as for
+ * all others. An operation is done when both are. With the collective's mutex. */
 #ifndef TRP_LEARNER_NATIVE_H
 #define TRP_LEARNER_NATIVE_H
 
 #include "collective.h"
 #include "hello.h"
 #include "mesh.h"
+#include "nccl.h"
 
-/* Hands operations to NCCL in their order, while it takes any; the caller's thread. */
+/* Hands operations to it in their order, while it takes any; the caller's thread. */
 void native_put(struct trp_collective *c);
 
 /* The first operation, which is one of those, is done on the device; the caller's thread. */

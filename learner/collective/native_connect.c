@@ -100,14 +100,14 @@ static trp_status hear_all(struct mesh *mesh, struct nccl_group *group,
                            struct nccl_hearing *hearing)
 {
     for (;;) {
-        enum nccl_state state = group ? nccl_group_meet(group) : NCCL_FAILED;
+        enum carrier_state state = group ? nccl_group_meet(group) : CARRIER_FAILED;
         TRP_TRY(hear_reports(mesh, hearing));
-        if (state == NCCL_FAILED && hearing->verdict.status == TRP_OK)
+        if (state == CARRIER_FAILED && hearing->verdict.status == TRP_OK)
             report_own(&hearing->verdict, mesh, group ? nccl_group_words(group) : trp_last_error());
-        if (hearing->verdict.status != TRP_OK || (state == NCCL_READY && hearing->left == 0))
+        if (hearing->verdict.status != TRP_OK || (state == CARRIER_READY && hearing->left == 0))
             return TRP_OK;
         if (deadline_passed(mesh->deadline, &clock_monotonic)) {
-            nobody_came(mesh, hearing, state == NCCL_READY);
+            nobody_came(mesh, hearing, state == CARRIER_READY);
             return TRP_OK;
         }
         bool came;
@@ -152,15 +152,15 @@ static trp_status attend_nccl(struct mesh *mesh, struct nccl_group *group,
 {
     bool reported = false, came = false;
     while (!came) {
-        enum nccl_state state = group ? nccl_group_meet(group) : NCCL_FAILED;
+        enum carrier_state state = group ? nccl_group_meet(group) : CARRIER_FAILED;
         struct hello_report own = {.status = TRP_OK};
-        if (state == NCCL_FAILED)
+        if (state == CARRIER_FAILED)
             report_own(&own, mesh, group ? nccl_group_words(group) : trp_last_error());
         TRP_TRY(
-            mesh_look(mesh, 0, state == NCCL_WORKS || reported ? COLLECTIVE_MEET_MS : 0, &came));
-        if (!reported && (state != NCCL_WORKS || came))
+            mesh_look(mesh, 0, state == CARRIER_WORKS || reported ? COLLECTIVE_MEET_MS : 0, &came));
+        if (!reported && (state != CARRIER_WORKS || came))
             TRP_TRY(mesh_write(mesh, 0, &own, sizeof own));
-        reported = reported || state != NCCL_WORKS || came;
+        reported = reported || state != CARRIER_WORKS || came;
         if (deadline_passed(mesh->deadline, &clock_monotonic))
             break; /* the reading fails */
     }

@@ -16,14 +16,16 @@
 #include "limits.h"
 #include "schedule.h"
 
+static const struct carrier_impl nccl_impl;
+
 enum meeting { MEETING_BEGUN, MEETING_JOINED, MEETING_PUT, MEETING_DONE };
 
 struct nccl_group {
+    struct carrier base;
     struct nccl_api api;
     struct nccl_comm *comm; /* NULL: there is none any more */
-    trp_device *device;
     uint32_t rank, size;
-    bool failed, lost_a_rank;
+    bool failed;
     char words[512];
     /* Of the meeting: */
     enum meeting meeting;
@@ -75,34 +77,33 @@ static void call_ends(struct nccl_group *group)
 
 /* ---- results ------------------------------------------------------------------------------- */
 
-static enum nccl_state judge_result(struct nccl_group *group, const char *call,
-                                    enum nccl_result result)
+static enum carrier_state judge_result(struct nccl_group *group, const char *call,
+                                       enum nccl_result result)
 {
     if (group->failed)
-        return NCCL_FAILED;
+        return CARRIER_FAILED;
     if (result == NCCL_SUCCESS)
-        return NCCL_READY;
+        return CARRIER_READY;
     if (result == NCCL_IN_PROGRESS)
-        return NCCL_WORKS;
+        return CARRIER_WORKS;
     group->failed = true;
-    group->lost_a_rank = result == NCCL_REMOTE_ERROR;
     const char *more = group->api.GetLastError(group->comm);
     snprintf(group->words, sizeof group->words, "%s: %s%s%s", call,
              group->api.GetErrorString(result), more && *more ? ": " : "", more ? more : "");
-    return NCCL_FAILED;
+    return CARRIER_FAILED;
 }
 
-static enum nccl_state fail_meeting(struct nccl_group *group)
+static enum carrier_state fail_meeting(struct nccl_group *group)
 {
     group->failed = true;
     snprintf(group->words, sizeof group->words, "%s", trp_last_error());
-    return NCCL_FAILED;
+    return CARRIER_FAILED;
 }
 
-enum nccl_state nccl_group_look(struct nccl_group *group)
+static enum carrier_state look_at_nccl(struct nccl_group *group)
 {
     if (group->failed || !group->comm)
-        return NCCL_FAILED;
+        return CARRIER_FAILED;
     enum nccl_result result = NCCL_SUCCESS;
     call_begins(group, "ncclCommGetAsyncError", COLLECTIVE_CALL_MS);
     enum nccl_result asked = group->api.CommGetAsyncError(group->comm, &result);
@@ -113,16 +114,6 @@ enum nccl_state nccl_group_look(struct nccl_group *group)
 const char *nccl_group_words(const struct nccl_group *group)
 {
     return group->words;
-}
-
-bool nccl_group_lost_a_rank(const struct nccl_group *group)
-{
-    return group->lost_a_rank;
-}
-
-trp_device *nccl_group_device(const struct nccl_group *group)
-{
-    return group->device;
 }
 
 /* ---- operations ---------------------------------------------------------------------------- */
@@ -136,7 +127,7 @@ static enum nccl_type nccl_type_of(uint8_t type)
     return types[type];
 }
 
-bool nccl_group_takes(const struct group_call *call)
+static bool nccl_takes(const struct group_call *call)
 {
     bool sums = call->kind == CALL_ALLREDUCE || call->kind == CALL_REDUCE_SCATTER;
     bool of_floats = call->type == TRP_COLLECTIVE_F32 || call->type == TRP_COLLECTIVE_BF16;
@@ -213,12 +204,12 @@ static enum nccl_result put_call(struct nccl_group *group, void *stream, void *v
     }
 }
 
-enum nccl_state nccl_group_call(struct nccl_group *group, trp_queue *queue, void *values,
-                                const struct group_call *call)
+static enum carrier_state call_nccl(struct nccl_group *group, trp_queue *queue, void *values,
+                                    const struct group_call *call)
 {
     char words[CALL_WORDS_BYTES];
     if (group->failed || !group->comm)
-        return NCCL_FAILED;
+        return CARRIER_FAILED;
     void *stream = trp_queue_native(queue);
     call_words(call, words);
     call_begins(group, words, COLLECTIVE_CALL_MS);
@@ -238,7 +229,7 @@ static trp_status join_nccl(struct nccl_group *group, const struct nccl_id *id)
     enum nccl_result result = group->api.CommInitRankConfig(&group->comm, (int)group->size, *id,
                                                             (int)group->rank, &config);
     call_ends(group);
-    if (judge_result(group, "ncclCommInitRankConfig", result) == NCCL_FAILED)
+    if (judge_result(group, "ncclCommInitRankConfig", result) == CARRIER_FAILED)
         return trp_fail(TRP_UNAVAILABLE, "%s", group->words);
     return TRP_OK;
 }
@@ -249,7 +240,7 @@ trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api
 {
     struct nccl_group *group = xcalloc(1, sizeof *group);
     group->api = *api;
-    group->device = device;
+    group->base = (struct carrier){&nccl_impl, device};
     group->rank = rank;
     group->size = size;
     mutex_init(&group->mutex);
@@ -279,55 +270,55 @@ static void end_meeting(struct nccl_group *group)
         (void)passed; /* the queue goes either way */
     }
     trp_queue_destroy(group->queue);
-    trp_device_free(group->device, group->memory);
+    trp_device_free(group->base.device, group->memory);
     group->queue = NULL;
     group->memory = NULL;
 }
 
 /* NCCL takes the GPU that is the joining thread's by its own CUDA run time, which is another one
  * than ours: both go by the driver's context. That it is this one is asked, not believed. */
-static enum nccl_state check_joined_gpu(struct nccl_group *group)
+static enum carrier_state check_joined_gpu(struct nccl_group *group)
 {
     int wanted, device = -1;
-    if (sscanf(trp_device_name(group->device), "cuda:%d", &wanted) != 1)
-        return NCCL_READY;
-    enum nccl_state state =
+    if (sscanf(trp_device_name(group->base.device), "cuda:%d", &wanted) != 1)
+        return CARRIER_READY;
+    enum carrier_state state =
         judge_result(group, "ncclCommCuDevice", group->api.CommCuDevice(group->comm, &device));
-    if (state != NCCL_READY || device == wanted)
+    if (state != CARRIER_READY || device == wanted)
         return state;
     trp_fail(TRP_FAILED_PRECONDITION, "NCCL joined with GPU %d, and not with %s", device,
-             trp_device_name(group->device));
+             trp_device_name(group->base.device));
     return fail_meeting(group);
 }
 
 /* The first operation connects ranks with each other, which may take long, or fail. */
-enum nccl_state nccl_group_meet(struct nccl_group *group)
+enum carrier_state nccl_group_meet(struct nccl_group *group)
 {
     static const struct group_call call = {
         .kind = CALL_ALLREDUCE, .type = TRP_COLLECTIVE_F32, .op = TRP_COLLECTIVE_SUM, .count = 1};
     if (group->meeting == MEETING_DONE)
-        return group->failed ? NCCL_FAILED : NCCL_READY;
-    enum nccl_state state = nccl_group_look(group);
-    if (state == NCCL_READY && group->meeting == MEETING_BEGUN)
+        return group->failed ? CARRIER_FAILED : CARRIER_READY;
+    enum carrier_state state = look_at_nccl(group);
+    if (state == CARRIER_READY && group->meeting == MEETING_BEGUN)
         state = check_joined_gpu(group);
-    if (state == NCCL_READY && group->meeting == MEETING_BEGUN) {
+    if (state == CARRIER_READY && group->meeting == MEETING_BEGUN) {
         group->meeting = MEETING_JOINED;
-        state = nccl_group_call(group, group->queue, group->memory, &call);
+        state = call_nccl(group, group->queue, group->memory, &call);
     }
-    if (state == NCCL_READY && group->meeting == MEETING_JOINED) {
+    if (state == CARRIER_READY && group->meeting == MEETING_JOINED) {
         group->mark = trp_queue_mark(group->queue);
         group->meeting = MEETING_PUT;
     }
-    if (state != NCCL_READY || !trp_queue_done(group->queue, group->mark))
-        return state == NCCL_FAILED ? NCCL_FAILED : NCCL_WORKS;
+    if (state != CARRIER_READY || !trp_queue_done(group->queue, group->mark))
+        return state == CARRIER_FAILED ? CARRIER_FAILED : CARRIER_WORKS;
     if (trp_queue_sync(group->queue, group->mark) != TRP_OK)
         return fail_meeting(group);
     end_meeting(group);
     group->meeting = MEETING_DONE;
-    return NCCL_READY;
+    return CARRIER_READY;
 }
 
-void nccl_group_abort(struct nccl_group *group)
+static void abort_nccl(struct nccl_group *group)
 {
     if (!group->comm)
         return;
@@ -344,14 +335,14 @@ static void leave_nccl(struct nccl_group *group)
     call_begins(group, "ncclCommFinalize", COLLECTIVE_CALL_MS);
     enum nccl_result result = group->api.CommFinalize(group->comm);
     call_ends(group);
-    enum nccl_state state = judge_result(group, "ncclCommFinalize", result);
-    while (state == NCCL_WORKS && !deadline_passed(deadline, &clock_monotonic)) {
+    enum carrier_state state = judge_result(group, "ncclCommFinalize", result);
+    while (state == CARRIER_WORKS && !deadline_passed(deadline, &clock_monotonic)) {
         mutex_lock(&group->mutex);
         cond_wait(&group->changed, &group->mutex, deadline_in_ms(&clock_monotonic, 1));
         mutex_unlock(&group->mutex);
-        state = nccl_group_look(group);
+        state = look_at_nccl(group);
     }
-    if (state != NCCL_READY)
+    if (state != CARRIER_READY)
         return;
     call_begins(group, "ncclCommDestroy", COLLECTIVE_ABORT_MS);
     (void)group->api.CommDestroy(group->comm); /* likewise */
@@ -365,7 +356,7 @@ void nccl_group_destroy(struct nccl_group *group)
         return;
     if (group->comm && group->meeting == MEETING_DONE && !group->failed)
         leave_nccl(group);
-    nccl_group_abort(group);
+    abort_nccl(group);
     end_meeting(group);
     mutex_lock(&group->mutex);
     group->stopping = true;
@@ -376,3 +367,45 @@ void nccl_group_destroy(struct nccl_group *group)
     mutex_cleanup(&group->mutex);
     free(group);
 }
+
+/* ---- as a carrier ---------------------------------------------------------------------------- */
+
+struct carrier *nccl_group_carrier(struct nccl_group *group)
+{
+    return &group->base;
+}
+
+static enum carrier_state nccl_call(struct carrier *carrier, trp_queue *queue, void *values,
+                                    const struct group_call *call)
+{
+    return call_nccl((struct nccl_group *)carrier, queue, values, call);
+}
+
+static enum carrier_state nccl_look(struct carrier *carrier)
+{
+    return look_at_nccl((struct nccl_group *)carrier);
+}
+
+static const char *nccl_words(const struct carrier *carrier)
+{
+    return nccl_group_words((const struct nccl_group *)carrier);
+}
+
+static void nccl_abort(struct carrier *carrier)
+{
+    abort_nccl((struct nccl_group *)carrier);
+}
+
+static void nccl_destroy(struct carrier *carrier)
+{
+    nccl_group_destroy((struct nccl_group *)carrier);
+}
+
+static const struct carrier_impl nccl_impl = {
+    .takes = nccl_takes,
+    .call = nccl_call,
+    .look = nccl_look,
+    .words = nccl_words,
+    .abort = nccl_abort,
+    .destroy = nccl_destroy,
+};

@@ -10,39 +10,24 @@
 
 #include <troupe/collective.h>
 
-#include "call.h"
+#include "carrier.h"
 #include "nccl_api.h"
 
 struct nccl_group;
-
-enum nccl_state { NCCL_WORKS, NCCL_READY, NCCL_FAILED };
 
 /* Begins to join; nccl_group_meet() goes on. `api` is copied. */
 TRP_MUST_USE trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api,
                                           trp_device *device, const struct nccl_id *id,
                                           uint32_t rank, uint32_t size);
 
-/* Once NCCL_READY, all ranks have met in an allreduce. Never waits. */
-enum nccl_state nccl_group_meet(struct nccl_group *group);
-
-/* Whether the last call has put all on its stream. FAILED stays. Never waits. */
-enum nccl_state nccl_group_look(struct nccl_group *group);
-
-/* Whether such an operation is one of NCCL's. The largest of floats is none: NCCL's drops NaNs. */
-bool nccl_group_takes(const struct group_call *call);
-
-/* Begins to put it on the queue, of the group's device; READY before. */
-enum nccl_state nccl_group_call(struct nccl_group *group, trp_queue *queue, void *values,
-                                const struct group_call *call);
+/* Once CARRIER_READY, all ranks have met in an allreduce. Never waits. */
+enum carrier_state nccl_group_meet(struct nccl_group *group);
 
 /* What failed, in words; it stays. */
 const char *nccl_group_words(const struct nccl_group *group);
-bool nccl_group_lost_a_rank(const struct nccl_group *group); /* NCCL says so */
 
-trp_device *nccl_group_device(const struct nccl_group *group);
-
-/* Whatever is on its way ends; the group is of no use any more. */
-void nccl_group_abort(struct nccl_group *group);
+/* As what carries vectors; it is destroyed as that, or by itself. */
+struct carrier *nccl_group_carrier(struct nccl_group *group);
 
 /* NULL is fine. What is on its way is aborted. */
 void nccl_group_destroy(struct nccl_group *group);

@@ -7,12 +7,16 @@ struct module_kernel {
     const void *function;
 };
 
-/* Those of nn/, and those of agents/ (agents/kernels_agents.def); the last one has no name. */
+/* Those of nn/, of agents/ (kernels_agents.def) and of learner/collective/ (kernels_learner.def);
+ * the last one has no name. */
 #ifdef __cplusplus
-extern "C" const struct module_kernel module_kernels[], agents_module_kernels[];
+extern "C" const struct module_kernel module_kernels[], agents_module_kernels[],
+    learner_module_kernels[];
 #else
-extern const struct module_kernel module_kernels[], agents_module_kernels[];
-extern const struct cuda_kernel *const agents_kernels[]; /* the last one is NULL */
+extern const struct module_kernel module_kernels[], agents_module_kernels[],
+    learner_module_kernels[];
+/* The last one is NULL. */
+extern const struct cuda_kernel *const agents_kernels[], *const learner_kernels[];
 #endif
 
 #endif

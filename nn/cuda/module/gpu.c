@@ -234,9 +234,11 @@ static void gpu_unpin(struct machine *machine, void *memory)
 static const struct cuda_kernel *gpu_find_kernel(const struct machine *machine, const char *name)
 {
     (void)machine;
-    for (size_t i = 0; agents_kernels[i]; i++)
-        if (strcmp(agents_kernels[i]->name, name) == 0)
-            return agents_kernels[i];
+    const struct cuda_kernel *const *const lists[] = {agents_kernels, learner_kernels};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        for (size_t i = 0; lists[k][i]; i++)
+            if (strcmp(lists[k][i]->name, name) == 0)
+                return lists[k][i];
     return kernel_find(name);
 }
 

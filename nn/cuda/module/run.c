@@ -13,7 +13,8 @@ enum { OPERAND_ALIGNMENT = 64 };
 
 static const void *function_of(const struct cuda_kernel *kernel)
 {
-    static const struct module_kernel *const lists[] = {module_kernels, agents_module_kernels};
+    static const struct module_kernel *const lists[] = {module_kernels, agents_module_kernels,
+                                                        learner_module_kernels};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const struct module_kernel *entry = lists[i]; entry->name; entry++)
             if (strcmp(entry->name, kernel->name) == 0)

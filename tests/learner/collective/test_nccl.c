@@ -13,17 +13,16 @@
 #include "tests/core/captured.h"
 #include "tests/nn/late_device.h"
 
-#include "core/bfloat16.h"
 #include "core/nvidia.h"
 #include "fake_nccl.h"
 #include "learner/collective/limits.h"
 #include "learner/collective/nccl_api.h"
 #include "ranks.h"
+#include "vectors.h"
 
 static struct fake_nccl *fake;
 
-static const size_t counts[] = {1, 31, 128, 1000, 4096};
-enum { COUNTS = sizeof counts / sizeof *counts, LARGEST = 4096, HANG_MS = 600 };
+enum { HANG_MS = 600 };
 
 /* ---- ranks with devices -------------------------------------------------------------------- */
 
@@ -101,126 +100,26 @@ static void expect_same_failure(const struct scene *scene, trp_status status, co
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
-/* A rank's vector: on its device, beside what it is on the host. */
-struct vector {
-    trp_queue *queue;
-    char *there, *here;
-};
-
-static void vector_create(struct vector *vector, struct late_device *late)
-{
-    OR_FAIL(trp_queue_create(&vector->queue, &late->base));
-    OR_FAIL(trp_device_alloc(&late->base, LARGEST * 8, (void **)&vector->there));
-    vector->here = xcalloc(LARGEST, 8);
-}
-
-static void vector_destroy(struct vector *vector, struct late_device *late)
-{
-    trp_status synced = trp_queue_sync(vector->queue, trp_queue_mark(vector->queue));
-    (void)synced;
-    trp_queue_destroy(vector->queue);
-    trp_device_free(&late->base, vector->there);
-    free(vector->here);
-}
-
-static size_t width_of(trp_collective_type type)
-{
-    return type == TRP_COLLECTIVE_BF16 ? 2 : type == TRP_COLLECTIVE_U64 ? 8 : 4;
-}
-
-static void store(char *at, trp_collective_type type, size_t i, uint32_t number)
-{
-    float real = (float)number;
-    uint64_t wide = number;
-    uint16_t half = bf16_half(real);
-    const void *from = type == TRP_COLLECTIVE_F32    ? (const void *)&real
-                       : type == TRP_COLLECTIVE_BF16 ? (const void *)&half
-                       : type == TRP_COLLECTIVE_U64  ? (const void *)&wide
-                                                     : (const void *)&number;
-    memcpy(at + i * width_of(type), from, width_of(type));
-}
-
-static uint32_t given(uint32_t rank, size_t i)
-{
-    return (uint32_t)((i * 7 + rank * 3) % 23);
-}
-
-static uint32_t summed(uint32_t size, size_t i, trp_collective_op op)
-{
-    uint32_t sum = 0;
-    for (uint32_t rank = 0; rank < size; rank++) {
-        uint32_t one = given(rank, i);
-        sum = op == TRP_COLLECTIVE_SUM ? sum + one : one > sum ? one : sum;
-    }
-    return sum;
-}
-
-enum what { ALLREDUCE, SCATTER, GATHER, BROADCAST, WHATS };
-
-static uint64_t begin(trp_collective *group, struct vector *vector, enum what what, size_t count,
-                      trp_collective_type type, trp_collective_op op)
-{
-    uint32_t root = trp_collective_size(group) - 1;
-    switch (what) {
-    case ALLREDUCE:
-        return trp_collective_allreduce(group, vector->queue, vector->there, count, type, op);
-    case SCATTER:
-        return trp_collective_reduce_scatter(group, vector->queue, vector->there, count, type, op);
-    case GATHER:
-        return trp_collective_all_gather(group, vector->queue, vector->there, count, type);
-    default:
-        return trp_collective_broadcast(group, vector->queue, vector->there, count, type, root);
-    }
-}
-
-static uint32_t owner_of(const trp_collective *group, size_t count, size_t i)
-{
-    for (uint32_t rank = 0;; rank++) {
-        size_t low, high;
-        trp_collective_range(group, count, rank, &low, &high);
-        if (i >= low && i < high)
-            return rank;
-    }
-}
-
-/* One operation, and how many of its numbers are wrong. */
 static void check_one(struct rank *rank, struct vector *vector, enum what what, size_t count,
                       trp_collective_type type, trp_collective_op op)
 {
-    size_t width = width_of(type);
-    for (size_t i = 0; i < count; i++)
-        store(vector->here, type, i, given(rank->rank, i));
-    trp_queue_copy(vector->queue, vector->there, vector->here, count * width);
-    if (rank_wait(rank, begin(rank->group, vector, what, count, type, op)) != TRP_OK)
-        return;
-    memset(vector->here, 0, count * width);
-    trp_queue_copy(vector->queue, vector->here, vector->there, count * width);
-    OR_FAIL(trp_queue_sync(vector->queue, trp_queue_mark(vector->queue)));
-    for (size_t i = 0; i < count; i++) {
-        char expected[8];
-        uint32_t owner = owner_of(rank->group, count, i);
-        if (what == SCATTER && owner != rank->rank)
-            continue;
-        store(expected, type, 0,
-              what == GATHER      ? given(owner, i)
-              : what == BROADCAST ? given(rank->size - 1, i)
-                                  : summed(rank->size, i, op));
-        rank->wrong += memcmp(expected, vector->here + i * width, width) != 0;
-    }
+    vector_give(vector, rank->rank, count, type);
+    if (rank_wait(rank, begin(rank->group, vector, what, count, type, op)) == TRP_OK)
+        rank->wrong += vector_wrong(vector, rank->group, what, count, type, op);
 }
 
 static void check_all(struct rank *rank)
 {
     struct scene *scene = rank->context;
     struct vector vector;
-    vector_create(&vector, scene->late[rank->rank]);
+    vector_create(&vector, &scene->late[rank->rank]->base);
     for (int type = TRP_COLLECTIVE_F32; type <= TRP_COLLECTIVE_U64; type++)
         for (int op = TRP_COLLECTIVE_SUM; op <= TRP_COLLECTIVE_MAX; op++)
             for (enum what what = ALLREDUCE; what < WHATS; what++)
                 for (size_t i = 0; i < COUNTS && rank->status == TRP_OK; i++)
                     check_one(rank, &vector, what, counts[i], (trp_collective_type)type,
                               (trp_collective_op)op);
-    vector_destroy(&vector, scene->late[rank->rank]);
+    vector_destroy(&vector, &scene->late[rank->rank]->base);
 }
 
 static void vectors_of_devices_go_by_nccl(void **state)
@@ -249,7 +148,7 @@ static void run_mixed(struct rank *rank)
     struct vector vector;
     float host[40], *values;
     uint64_t ticket = 0;
-    vector_create(&vector, scene->late[rank->rank]);
+    vector_create(&vector, &scene->late[rank->rank]->base);
     for (int i = 0; i < 40; i++)
         host[i] = 1;
     memcpy(vector.here, host, sizeof host);
@@ -266,7 +165,7 @@ static void run_mixed(struct rank *rank)
         OR_FAIL(trp_queue_sync(vector.queue, trp_queue_mark(vector.queue)));
         rank->wrong += memcmp(vector.here, host, sizeof host) != 0 || host[0] <= 1;
     }
-    vector_destroy(&vector, scene->late[rank->rank]);
+    vector_destroy(&vector, &scene->late[rank->rank]->base);
 }
 
 static void those_of_the_host_go_between_them_as_ever(void **state)
@@ -375,12 +274,12 @@ static void run_until_it_fails(struct rank *rank)
 {
     struct scene *scene = rank->context;
     struct vector vector;
-    vector_create(&vector, scene->late[rank->rank]);
+    vector_create(&vector, &scene->late[rank->rank]->base);
     rank->status = TRP_OK;
     while (rank->status == TRP_OK)
         rank_wait(rank, begin(rank->group, &vector, ALLREDUCE, 100, TRP_COLLECTIVE_F32,
                               TRP_COLLECTIVE_SUM));
-    vector_destroy(&vector, scene->late[rank->rank]);
+    vector_destroy(&vector, &scene->late[rank->rank]->base);
 }
 
 static void check_failure(int polls, trp_status status, const char *words)
@@ -422,10 +321,10 @@ static void run_differing(struct rank *rank)
 {
     struct scene *scene = rank->context;
     struct vector vector;
-    vector_create(&vector, scene->late[rank->rank]);
+    vector_create(&vector, &scene->late[rank->rank]->base);
     rank_wait(rank, begin(rank->group, &vector, rank->rank == 1 ? GATHER : ALLREDUCE, 100,
                           TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM));
-    vector_destroy(&vector, scene->late[rank->rank]);
+    vector_destroy(&vector, &scene->late[rank->rank]->base);
 }
 
 static void different_operations_are_found(void **state)
@@ -447,13 +346,13 @@ static void run_leaving(struct rank *rank)
         return;
     }
     struct vector vector;
-    vector_create(&vector, scene->late[0]);
+    vector_create(&vector, &scene->late[0]->base);
     rank_wait(rank,
               begin(rank->group, &vector, ALLREDUCE, 100, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM));
     trp_collective_abort(rank->group, "it is enough");
     rank_wait(rank,
               begin(rank->group, &vector, ALLREDUCE, 100, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM));
-    vector_destroy(&vector, scene->late[0]);
+    vector_destroy(&vector, &scene->late[0]->base);
 }
 
 static void who_gives_up_ends_what_the_others_wait_for(void **state)

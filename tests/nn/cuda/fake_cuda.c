@@ -22,6 +22,8 @@ const struct module_kernel module_kernels[] = {
     {NULL, NULL}};
 const struct module_kernel agents_module_kernels[] = {{NULL, NULL}};
 const struct cuda_kernel *const agents_kernels[] = {NULL};
+const struct module_kernel learner_module_kernels[] = {{NULL, NULL}};
+const struct cuda_kernel *const learner_kernels[] = {NULL};
 
 enum { WORKS = 1 << 15, BEFORE = 40, STREAMS = 64, READY = 64 };
 

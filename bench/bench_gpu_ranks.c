@@ -1,0 +1,210 @@
+/* What our interface costs over the bare call, in microseconds an operation, on a GPU: virtual
+ * ranks over the kernel that sums their vectors, and NCCL of one rank over ncclAllReduce. Medians
+ * of several runs, by turns. bench_gpu_ranks [DEVICE]    cuda:0 by default; without a GPU every row
+ * says so */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/collective.h>
+#include "core/clock.h"
+#include "learner/collective/nccl_api.h"
+#include "learner/collective/sum_kernel.h"
+
+enum { RUNS = 7, OPERATIONS = 200, RANKS = 4 };
+
+static const size_t counts[] = {1 << 10, 1 << 17, 1 << 21};
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+static void stop_on(trp_status status)
+{
+    if (status == TRP_OK)
+        return;
+    fprintf(stderr, "bench_gpu_ranks: %s\n", trp_last_error());
+    exit(1);
+}
+
+/* Vectors of ranks on a device. */
+struct gpu_ranks {
+    uint32_t size;
+    trp_collective *groups[RANKS];
+    trp_queue *queues[RANKS];
+    float *values[RANKS];
+    struct nccl_api nccl;
+    struct nccl_comm *comm; /* of the bare call */
+};
+
+static void ranks_begin(struct gpu_ranks *ranks, trp_device *device, uint32_t size)
+{
+    ranks->size = size;
+    for (uint32_t rank = 0; rank < size; rank++) {
+        stop_on(trp_queue_create(&ranks->queues[rank], device));
+        stop_on(trp_device_alloc(device, counts[COUNTS - 1] * sizeof(float),
+                                 (void **)&ranks->values[rank]));
+    }
+}
+
+static void ranks_end(struct gpu_ranks *ranks, trp_device *device)
+{
+    for (uint32_t rank = 0; rank < ranks->size; rank++)
+        trp_collective_destroy(ranks->groups[rank]);
+    for (uint32_t rank = 0; rank < ranks->size; rank++) {
+        trp_queue_destroy(ranks->queues[rank]);
+        trp_device_free(device, ranks->values[rank]);
+    }
+}
+
+static void sync_queue(trp_queue *queue)
+{
+    stop_on(trp_queue_sync(queue, trp_queue_mark(queue)));
+}
+
+/* ---- one operation of each kind -------------------------------------------------------------- */
+
+static void through_interface(struct gpu_ranks *ranks, size_t count)
+{
+    uint64_t tickets[RANKS];
+    for (uint32_t rank = 0; rank < ranks->size; rank++)
+        tickets[rank] =
+            trp_collective_allreduce(ranks->groups[rank], ranks->queues[rank], ranks->values[rank],
+                                     count, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM);
+    for (uint32_t rank = 0; rank < ranks->size; rank++)
+        stop_on(trp_collective_wait(ranks->groups[rank], tickets[rank]));
+}
+
+/* The kernel alone, which the device has code for. */
+static void bare_kernel(struct gpu_ranks *ranks, size_t count)
+{
+    static const trp_kernel kernel = {"collective.sum", NULL};
+    struct collective_sum_arguments sum = {
+        .count = count, .ranks = ranks->size, .type = TRP_COLLECTIVE_F32, .op = TRP_COLLECTIVE_SUM};
+    trp_operand operands[RANKS];
+    for (uint32_t rank = 0; rank < ranks->size; rank++) {
+        sum.values[rank] = ranks->values[rank];
+        operands[rank] =
+            (trp_operand){offsetof(struct collective_sum_arguments, values) + rank * sizeof(void *),
+                          count * sizeof(float), TRP_READ | TRP_WRITE};
+    }
+    trp_queue_run(ranks->queues[0], &kernel, &sum, sizeof sum, operands, ranks->size);
+    sync_queue(ranks->queues[0]);
+}
+
+static void bare_nccl(struct gpu_ranks *ranks, size_t count)
+{
+    void *stream = trp_queue_native(ranks->queues[0]);
+    enum nccl_result result = ranks->nccl.AllReduce(ranks->values[0], ranks->values[0], count,
+                                                    NCCL_F32, NCCL_SUM, ranks->comm, stream);
+    if (result != NCCL_SUCCESS) {
+        fprintf(stderr, "bench_gpu_ranks: ncclAllReduce: %s\n", ranks->nccl.GetErrorString(result));
+        exit(1);
+    }
+    sync_queue(ranks->queues[0]);
+}
+
+/* ---- medians --------------------------------------------------------------------------------- */
+
+static double run_us(struct gpu_ranks *ranks, size_t count,
+                     void (*operation)(struct gpu_ranks *ranks, size_t count))
+{
+    int64_t began_ns = clock_now_ns(&clock_monotonic);
+    for (int i = 0; i < OPERATIONS; i++)
+        operation(ranks, count);
+    return (double)(clock_now_ns(&clock_monotonic) - began_ns) / 1e3 / OPERATIONS;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void compare_calls(struct gpu_ranks *ranks, const char *name,
+                          void (*bare)(struct gpu_ranks *ranks, size_t count))
+{
+    for (size_t i = 0; i < COUNTS; i++) {
+        double ours[RUNS], theirs[RUNS];
+        run_us(ranks, counts[i], bare);
+        run_us(ranks, counts[i], through_interface);
+        for (int run = 0; run < RUNS; run++) {
+            theirs[run] = run_us(ranks, counts[i], bare);
+            ours[run] = run_us(ranks, counts[i], through_interface);
+        }
+        qsort(ours, RUNS, sizeof *ours, compare);
+        qsort(theirs, RUNS, sizeof *theirs, compare);
+        printf("%s, %zu floats\t%.4g\tus, the bare call %.4g, over it %.4g\t0\t\n", name, counts[i],
+               ours[RUNS / 2], theirs[RUNS / 2], ours[RUNS / 2] - theirs[RUNS / 2]);
+        fflush(stdout);
+    }
+}
+
+static void skip(const char *name, const char *why)
+{
+    for (size_t i = 0; i < COUNTS; i++)
+        printf("%s, %zu floats\tskipped: %s\n", name, counts[i], why);
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+static const char virtual_name[] = "allreduce of 4 virtual ranks";
+static const char nccl_name[] = "allreduce by NCCL, one rank";
+
+static void bench_virtual(trp_device *device)
+{
+    struct gpu_ranks ranks = {0};
+    ranks_begin(&ranks, device, RANKS);
+    stop_on(trp_collective_local_create(ranks.groups, RANKS,
+                                        &(trp_collective_options){.device = device}));
+    compare_calls(&ranks, virtual_name, bare_kernel);
+    ranks_end(&ranks, device);
+}
+
+/* A communicator of its own, which has joined. False: it cannot. */
+static bool join_bare(struct gpu_ranks *ranks)
+{
+    struct nccl_config config = NCCL_CONFIG_DEFAULT;
+    struct nccl_id id;
+    (void)trp_queue_native(ranks->queues[0]); /* this thread's GPU is the device */
+    config.blocking = 1;
+    return ranks->nccl.GetUniqueId(&id) == NCCL_SUCCESS &&
+           ranks->nccl.CommInitRankConfig(&ranks->comm, 1, id, 0, &config) == NCCL_SUCCESS;
+}
+
+static void bench_nccl(trp_device *device)
+{
+    struct gpu_ranks ranks = {0};
+    trp_collective_listener *listener;
+    if (nccl_open(&ranks.nccl) != TRP_OK) {
+        fprintf(stderr, "bench_gpu_ranks: %s\n", trp_last_error());
+        skip(nccl_name, "no NCCL");
+        return;
+    }
+    ranks_begin(&ranks, device, 1);
+    stop_on(trp_collective_listener_create(&listener, NULL, false));
+    const char *address = trp_collective_listener_address(listener);
+    stop_on(trp_collective_connect(
+        &ranks.groups[0], listener,
+        &(trp_collective_options){.size = 1, .addresses = &address, .device = device}));
+    if (join_bare(&ranks))
+        compare_calls(&ranks, nccl_name, bare_nccl);
+    else
+        skip(nccl_name, "NCCL does not join");
+    ranks_end(&ranks, device);
+    if (ranks.comm)
+        ranks.nccl.CommDestroy(ranks.comm);
+    trp_collective_listener_destroy(listener);
+}
+
+int main(int argc, char **argv)
+{
+    trp_device *device;
+    if (trp_device_find(&device, argc > 1 ? argv[1] : "cuda:0") == TRP_OK) {
+        bench_virtual(device);
+        bench_nccl(device);
+        return 0;
+    }
+    fprintf(stderr, "bench_gpu_ranks: %s\n", trp_last_error());
+    skip(virtual_name, "no GPU");
+    skip(nccl_name, "no GPU");
+    return 0;
+}

@@ -1,0 +1,12 @@
+/* Ranks that are threads of one process, with vectors on one device: virtual ranks. Nothing is
+ * sent: when all have called, a queue of the group's own waits for theirs, sums their vectors where
+ * they lie, and theirs wait for it. */
+#ifndef TRP_LEARNER_VIRTUAL_RANKS_H
+#define TRP_LEARNER_VIRTUAL_RANKS_H
+
+#include "carrier.h"
+
+/* The carriers of all ranks, at most SUM_RANKS_MAX (sum_kernel.h). */
+TRP_MUST_USE trp_status virtual_create(struct carrier **out, uint32_t size, trp_device *device);
+
+#endif

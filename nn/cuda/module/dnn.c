@@ -1,9 +1,11 @@
-/* Convolutions by cuDNN. For each shape its heuristics are asked once, and the first engine is kept
- * that is exact enough, sums in a fixed order and takes no more workspace than there is; nothing of
- * it is ever given back, for a graph may have its kernels. What has none is left to the caller.
+/* Convolutions by cuDNN. For each shape its heuristics are asked once, and the
+ * first engine is kept that is exact enough, sums in a fixed order and takes no
+ * more workspace than there is; nothing of it is ever given back, for a graph
+ * may have its kernels. What has none is left to the caller.
  *
- * cuDNN names axes [n][c][h][w] in whatever order their strides say; weights are
- * [filters][c][h][w]. It is opened for the first convolution, since it takes memory and a while. */
+ * cuDNN names axes [n][c][h][w] in whatever order their strides say; weights
+ * are [filters][c][h][w]. It is opened for the first convolution, since it
+ * takes memory and a while. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,7 +21,8 @@
 
 #define DNN_FILE "libcudnn.so.9"
 
-enum { X_ID = 1, W_ID, Y_ID, AXES = 4 };
+/* Kept: a configuration, and the six descriptors of a graph. */
+enum { X_ID = 1, W_ID, Y_ID, AXES = 4, DNN_KEPT_MAX = 7 };
 
 /* All that decides which way is the best. */
 struct dnn_shape {
@@ -30,7 +33,8 @@ struct dnn_shape {
 
 struct dnn_way {
     struct dnn_shape shape;
-    dnn_descriptor plan; /* NULL: there is none */
+    dnn_descriptor plan;               /* NULL: there is none */
+    dnn_descriptor kept[DNN_KEPT_MAX]; /* what it was made of, which it may need */
     size_t workspace_bytes;
     bool known;
 };
@@ -43,7 +47,8 @@ struct dnn {
     bool told; /* that something has no way */
 };
 
-/* Descriptors of one search or call, which end with it, and the first failure in words. */
+/* Descriptors of one search or call, which end with it, and the first failure
+ * in words. */
 struct dnn_session {
     struct dnn *dnn;
     dnn_descriptor made[DNN_DESCRIPTORS_MAX];
@@ -51,7 +56,9 @@ struct dnn_session {
     char failed[300];
 };
 
-/* ---- opening ------------------------------------------------------------------------------- */
+/* ---- opening
+ * -------------------------------------------------------------------------------
+ */
 
 static bool dnn_find_calls(struct dnn_api *calls, void *library)
 {
@@ -93,7 +100,9 @@ static void dnn_open(struct gpu *gpu, struct dnn *dnn)
                    version / 10000, version / 100 % 100, version % 100, library.path);
 }
 
-/* ---- descriptors --------------------------------------------------------------------------- */
+/* ---- descriptors
+ * ---------------------------------------------------------------------------
+ */
 
 static bool dnn_check(struct dnn_session *session, int status, const char *call, const char *of)
 {
@@ -141,7 +150,7 @@ static bool dnn_finish(struct dnn_session *session, dnn_descriptor descriptor, c
                                    "cudnnBackendFinalize", of);
 }
 
-/* Stays for good: who refers to a descriptor may need it. */
+/* It does not end with the session. */
 static void dnn_keep(struct dnn_session *session, dnn_descriptor descriptor)
 {
     for (uint32_t i = 0; i < session->made_count; i++)
@@ -159,9 +168,11 @@ static void dnn_end(struct dnn_session *session, uint32_t first)
     }
 }
 
-/* ---- a convolution as a graph of one operation --------------------------------------------- */
+/* ---- a convolution as a graph of one operation
+ * --------------------------------------------- */
 
-/* Channels lie together; `image` elements from one image or filter to the next. */
+/* Channels lie together; `image` elements from one image or filter to the next.
+ */
 static dnn_descriptor make_tensor(struct dnn_session *session, int64_t id, const int64_t axes[AXES],
                                   uint64_t image)
 {
@@ -238,9 +249,11 @@ static dnn_descriptor make_operations(struct dnn_session *session, const struct 
     return made ? to : NULL;
 }
 
-/* ---- the best way -------------------------------------------------------------------------- */
+/* ---- the best way
+ * -------------------------------------------------------------------------- */
 
-/* Sums in a fixed order, of what the factors are: with TF32 their first ten bits. */
+/* Sums in a fixed order, of what the factors are: with TF32 their first ten
+ * bits. */
 static bool note_suits(int note, uint32_t precision)
 {
     if (note == DNN_NOTE_TENSOR_CORE)
@@ -324,6 +337,7 @@ static dnn_descriptor ask_heuristic(struct dnn_session *session, dnn_descriptor 
         if (plan) {
             dnn_keep(session, plan);
             dnn_keep(session, configs[i]);
+            way->kept[0] = configs[i];
         }
         dnn_end(session, first);
     }
@@ -342,22 +356,29 @@ static void dnn_search(struct gpu *gpu, struct dnn *dnn, struct dnn_way *way)
         way->plan = ask_heuristic(&session, graph, DNN_HEURISTIC_A, way);
     if (graph && !way->plan)
         way->plan = ask_heuristic(&session, graph, DNN_HEURISTIC_FALLBACK, way);
-    dnn_end(&session, way->plan ? of_graph : 0);
+    dnn_end(&session, of_graph);
+    for (uint32_t i = 0; i < of_graph && way->plan; i++) {
+        way->kept[1 + i] = session.made[i];
+        session.made[i] = NULL;
+    }
+    dnn_end(&session, 0);
     if (way->plan || dnn->told)
         return;
     dnn->told = true;
-    gpu->host->log(
-        TRP_INFO,
-        "device %s: cuDNN has no way for a convolution of %u images %ux%ux%u by %u "
-        "filters %ux%u%s, with at most %.1f MiB of workspace (%s): it is done as products "
-        "of patches, and so are others of which nothing is said",
-        gpu->machine.name, way->shape.images, w->height, w->width, w->channels, w->filters,
-        w->kernel_height, w->kernel_width, parts[way->shape.makes],
-        (double)way->shape.workspace_most / (1 << 20),
-        *session.failed ? session.failed : "none of its engines suits");
+    gpu->host->log(TRP_INFO,
+                   "device %s: cuDNN has no way for a convolution of %u images %ux%ux%u by "
+                   "%u "
+                   "filters %ux%u%s, with at most %.1f MiB of workspace (%s): it is done as "
+                   "products "
+                   "of patches, and so are others of which nothing is said",
+                   gpu->machine.name, way->shape.images, w->height, w->width, w->channels,
+                   w->filters, w->kernel_height, w->kernel_width, parts[way->shape.makes],
+                   (double)way->shape.workspace_most / (1 << 20),
+                   *session.failed ? session.failed : "none of its engines suits");
 }
 
-/* ---- ways that are known ------------------------------------------------------------------- */
+/* ---- ways that are known
+ * ------------------------------------------------------------------- */
 
 static struct dnn_shape conv_shape_of(const struct conv_job *job)
 {
@@ -413,7 +434,9 @@ bool dnn_convolves(struct machine *machine, const struct conv_job *job, size_t *
     return way && way->plan;
 }
 
-/* ---- doing --------------------------------------------------------------------------------- */
+/* ---- doing
+ * ---------------------------------------------------------------------------------
+ */
 
 static bool dnn_run(struct dnn_session *session, const struct conv_job *job, dnn_descriptor plan,
                     cudaStream_t stream)

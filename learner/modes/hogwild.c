@@ -29,7 +29,7 @@ _Static_assert(HOGWILD_BLOCK % 2 == 0, "a block is of whole pairs");
 
 /* ---- the memory ------------------------------------------------------------------------------ */
 
-size_t hogwild_blocks(size_t numbers)
+static size_t block_count(size_t numbers)
 {
     return (numbers + HOGWILD_BLOCK - 1) / HOGWILD_BLOCK;
 }
@@ -63,7 +63,7 @@ static size_t place_vectors(struct hogwild *hogwild, uint8_t *memory)
             vector->state[k] = place_piece(memory, &at, spec->count * sizeof(float));
         if (is_sparse(&spec->optimizer))
             vector->changes =
-                place_piece(memory, &at, hogwild_blocks(spec->count) * sizeof *vector->changes);
+                place_piece(memory, &at, block_count(spec->count) * sizeof *vector->changes);
     }
     return at;
 }
@@ -132,7 +132,7 @@ static void step_sparse_block(struct hogwild *hogwild, size_t index, size_t bloc
 static void step_vector(struct hogwild *hogwild, size_t index, float scale)
 {
     size_t numbers = hogwild->base.vectors->each[index].spec->count;
-    for (size_t block = 0; block < hogwild_blocks(numbers); block++) {
+    for (size_t block = 0; block < block_count(numbers); block++) {
         size_t at = block * HOGWILD_BLOCK;
         size_t count = numbers - at < HOGWILD_BLOCK ? numbers - at : HOGWILD_BLOCK;
         if (hogwild->each[index].changes)
@@ -171,7 +171,7 @@ trp_status hogwild_gather(struct mode *mode)
         struct hogwild_vector *shared = &hogwild->each[i];
         if (!vector->spec->learned)
             continue;
-        for (size_t b = 0; shared->changes && b < hogwild_blocks(vector->spec->count); b++)
+        for (size_t b = 0; shared->changes && b < block_count(vector->spec->count); b++)
             shared->seen[b] = atomic_load_explicit(&shared->changes[b], memory_order_acquire);
         load_shared(shared->values, vector->values.here, vector->spec->count);
         for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
@@ -386,7 +386,7 @@ static trp_status wait_for_group(struct hogwild *hogwild, trp_generation *genera
 }
 
 /* Versions that this learner published before it joined are below those that follow. */
-void hogwild_raise(struct shared_count *count, uint64_t least)
+static void raise_count(struct shared_count *count, uint64_t least)
 {
     uint64_t value = atomic_load(&count->value);
     while (value < least && !atomic_compare_exchange_weak(&count->value, &value, least))
@@ -434,7 +434,7 @@ static uint64_t hogwild_next_version(struct mode *mode, uint64_t version)
     struct hogwild *hogwild = (struct hogwild *)mode;
     if (hogwild->base.leads)
         hogwild_share_unlearned(hogwild);
-    hogwild_raise(&hogwild->head->versions, version);
+    raise_count(&hogwild->head->versions, version);
     return atomic_fetch_add_explicit(&hogwild->head->versions.value, 1, memory_order_relaxed) + 1;
 }
 
@@ -493,8 +493,8 @@ static void hogwild_take_room(struct hogwild *hogwild)
         hogwild->state[k] = trp_floats_create(HOGWILD_BLOCK);
     for (size_t i = 0; i < hogwild->base.vectors->count; i++)
         if (hogwild->each[i].changes)
-            hogwild->each[i].seen = xcalloc(
-                hogwild_blocks(hogwild->base.vectors->each[i].spec->count), sizeof(uint32_t));
+            hogwild->each[i].seen =
+                xcalloc(block_count(hogwild->base.vectors->each[i].spec->count), sizeof(uint32_t));
 }
 
 trp_status hogwild_create(struct mode **out, struct vectors *vectors,

@@ -78,8 +78,6 @@ TRP_MUST_USE trp_status hogwild_join(struct mode *mode, const char *address, con
 /* ---- for dogwild.c ----------------------------------------------------------------------------
  */
 
-size_t hogwild_blocks(size_t numbers);
-
 /* What is shared becomes the learner's vectors, and the other way round. */
 void hogwild_share_vectors(struct hogwild *hogwild);
 TRP_MUST_USE trp_status hogwild_gather(struct mode *mode);
@@ -87,9 +85,6 @@ TRP_MUST_USE trp_status hogwild_gather(struct mode *mode);
 /* What is not learned, of the one that leads: who joins later has it, too. */
 void hogwild_share_unlearned(struct hogwild *hogwild);
 void hogwild_load_unlearned(struct hogwild *hogwild);
-
-/* The counter is `least` at least. */
-void hogwild_raise(struct shared_count *count, uint64_t least);
 
 TRP_MUST_USE trp_status hogwild_apply(struct mode *mode, size_t index);
 void hogwild_destroy(struct mode *mode);

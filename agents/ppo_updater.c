@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "gather.h"
 #include "options.h"
 #include "unroll_updater.h"
 
@@ -107,17 +106,18 @@ static void draw_orders(struct ppo_updater *updater, const trp_update *update,
 
 /* The rows of a minibatch, side by side. */
 static struct ppo_rows gather(struct ppo_updater *updater, const trp_update *update,
-                              const struct ppo_rows *all, const struct gather_order *order)
+                              const struct ppo_rows *all, const trp_row_order *order)
 {
     trp_queue *queue = update->queue;
     size_t number = sizeof(float);
-    gather_on(queue, order, all->x, updater->part.x, updater->shared.x_bytes);
-    gather_on(queue, order, all->actions, updater->part.actions, updater->shared.action_bytes);
-    gather_on(queue, order, all->mask, updater->part.mask, updater->shared.space.size);
-    gather_on(queue, order, all->log_probs, updater->part.log_probs, number);
-    gather_on(queue, order, all->values, updater->part.values, number);
-    gather_on(queue, order, all->advantages, updater->part.advantages, number);
-    gather_on(queue, order, all->returns, updater->part.returns, number);
+    trp_queue_gather(queue, order, all->x, updater->part.x, updater->shared.x_bytes);
+    trp_queue_gather(queue, order, all->actions, updater->part.actions,
+                     updater->shared.action_bytes);
+    trp_queue_gather(queue, order, all->mask, updater->part.mask, updater->shared.space.size);
+    trp_queue_gather(queue, order, all->log_probs, updater->part.log_probs, number);
+    trp_queue_gather(queue, order, all->values, updater->part.values, number);
+    trp_queue_gather(queue, order, all->advantages, updater->part.advantages, number);
+    trp_queue_gather(queue, order, all->returns, updater->part.returns, number);
     return (struct ppo_rows){.x = updater->part.x,
                              .actions = updater->part.actions,
                              .mask = all->mask ? (const bool *)updater->part.mask : NULL,
@@ -171,8 +171,7 @@ static trp_status run_epoch(struct ppo_updater *updater, const trp_update *updat
     for (uint32_t i = 0; i < parts; i++) {
         uint32_t lo = (uint32_t)((uint64_t)decisions * i / parts);
         uint32_t hi = (uint32_t)((uint64_t)decisions * (i + 1) / parts);
-        struct gather_order rows = {order + lo, hi - lo,
-                                    unroll_updater_rows(&updater->shared, update)};
+        trp_row_order rows = {order + lo, hi - lo, unroll_updater_rows(&updater->shared, update)};
         if (hi == lo)
             continue;
         struct ppo_rows part = gather(updater, update, all, &rows);

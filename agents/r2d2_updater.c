@@ -281,6 +281,7 @@ static void declare_sequences(struct r2d2_updater *updater, const trp_env_spec *
         .table = R2D2_TABLE,
         .batch_size = batch_size ? batch_size : updater->options.batch_size,
         .writes_priorities = updater->options.priority_exponent > 0,
+        .stacks = torso_stacks(env),
     };
     trp_columns extras = {0};
     r2d2_extras(&updater->options, env, &extras);

@@ -37,6 +37,14 @@ struct torso_image torso_image(trp_torso network, const trp_env_spec *env)
                                                      : image_of(&env->observations[0]);
 }
 
+trp_frame_stacks torso_stacks(const trp_env_spec *env)
+{
+    struct torso_image image = image_of(&env->observations[0]);
+    if (trp_env_observation_count(env) != 1 || image.frames < 2)
+        return (trp_frame_stacks){0};
+    return (trp_frame_stacks){image.frames, torso_pixels_bytes(&image) / image.frames};
+}
+
 /* ---- checks -------------------------------------------------------------------------------- */
 
 static const char *kind_name(trp_torso kind)

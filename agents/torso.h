@@ -6,11 +6,15 @@
 #include <troupe/device.h>
 #include <troupe/env.h>
 #include <troupe/torso.h>
+#include <troupe/updater.h>
 #include "bodies/moves.h"
 
 /* Never TRP_TORSO_BY_SHAPE. The environment observes one tensor, here and below. */
 trp_torso torso_kind(trp_torso network, const trp_env_spec *env);
 struct torso_image torso_image(trp_torso network, const trp_env_spec *env);
+
+/* How batches of what it observes are stacks of frames. */
+trp_frame_stacks torso_stacks(const trp_env_spec *env);
 
 /* INVALID_ARGUMENT: what the environment observes is not one tensor, or none that the network
  * reads. `who` ("dqn") begins the message. */

@@ -2,6 +2,8 @@
 
 #include <troupe/adder.h>
 
+#include "torso.h"
+
 trp_status transitions_tables(const struct transitions *transitions, const trp_env_spec *env,
                               const trp_columns *extras, trp_agent_table_list *list)
 {
@@ -27,6 +29,7 @@ trp_batch_spec transitions_source(const struct transitions *transitions, const t
         .table = TRANSITIONS_TABLE,
         .batch_size = batch_size,
         .writes_priorities = transitions->replayed.priority_exponent > 0,
+        .stacks = torso_stacks(env),
     };
     trp_nstep_columns(env, extras, &source.columns);
     return source;

@@ -90,7 +90,8 @@ static void declare(struct unroll_updater *updater, const struct unroll *unroll,
 {
     trp_batch_spec *source = &updater->base.sources[0];
     *source = (trp_batch_spec){.table = unroll->table,
-                               .batch_size = batch_size ? batch_size : unroll->batch_size};
+                               .batch_size = batch_size ? batch_size : unroll->batch_size,
+                               .stacks = torso_stacks(env)};
     unroll_columns(unroll, env, &source->columns);
     updater->base.source_count = 1;
     updater->base.vectors[UNROLL_PARAMS] = (trp_vector_spec){

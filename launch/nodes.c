@@ -348,6 +348,8 @@ static void poll_learner(struct metrics *metrics, void *polled)
     metrics_set(metrics, "wait_seconds", (double)counters.wait_ns / 1e9);
     metrics_set(metrics, "update_seconds", (double)counters.update_ns / 1e9);
     metrics_set(metrics, "publish_seconds", (double)counters.publish_ns / 1e9);
+    if (counters.uploaded_bytes > 0)
+        metrics_set(metrics, "uploaded_mib", (double)counters.uploaded_bytes / (1 << 20));
 }
 
 /* Learns, then goes on handing out parameters until nobody pulls them any more. */

@@ -65,6 +65,7 @@ static void learner_share_counters(trp_learner *learner)
     learner->own.steps = learner->progress.steps;
     learner->own.version = learner->progress.version;
     learner->own.left_out = learner->update.left_out;
+    learner->own.uploaded_bytes = learner->update.uploaded_bytes;
     const struct learners *group = learner->update.mode->group;
     learner->own.rank = group ? group->rank : 0;
     learner->own.size = group ? group->size : 1;

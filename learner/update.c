@@ -85,6 +85,7 @@ static trp_status prepare_source(struct trp_update_run *run, size_t source)
             TRP_TRY(trp_device_alloc(run->device,
                                      spec->batch_size * trp_tensor_bytes(&spec->columns.specs[i]),
                                      &run->columns[k][source][i]));
+        TRP_TRY(frames_create(&run->frames[k][source], run->device, spec));
     }
     return TRP_OK;
 }
@@ -131,6 +132,7 @@ static void columns_cleanup(struct trp_update_run *run, size_t source)
         for (size_t i = 0; i < run->updater->sources[source].columns.count; i++)
             trp_device_free(run->device, run->columns[k][source][i]);
         free(run->columns[k][source]);
+        frames_cleanup(&run->frames[k][source]);
     }
 }
 
@@ -166,14 +168,24 @@ void update_cleanup(struct trp_update_run *run)
  * the same rooms was collected since. */
 static void upload_batches(struct trp_update_run *run, const trp_update *update)
 {
+    size_t turn = update->step % 2;
     for (size_t i = 0; i < run->updater->source_count; i++) {
         const trp_columns *columns = &run->updater->sources[i].columns;
         const trp_batch *batch = &update->batches[i];
-        for (size_t k = 0; k < columns->count; k++)
-            trp_queue_copy(run->upload, run->columns[update->step % 2][i][k], batch->columns[k],
-                           batch->rows * trp_tensor_bytes(&columns->specs[k]));
+        struct frames *frames = &run->frames[turn][i];
+        run->uploaded_bytes += frames_send(frames, run->upload, batch);
+        for (size_t k = 0; k < columns->count; k++) {
+            size_t bytes = batch->rows * trp_tensor_bytes(&columns->specs[k]);
+            if (frames_has(frames, k))
+                continue;
+            trp_queue_copy(run->upload, run->columns[turn][i][k], batch->columns[k], bytes);
+            run->uploaded_bytes += bytes;
+        }
     }
     trp_queue_wait(run->queue, run->upload);
+    for (size_t i = 0; i < run->updater->source_count; i++)
+        frames_stack(&run->frames[turn][i], run->queue, update->batches[i].rows,
+                     run->columns[turn][i]);
 }
 
 trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batch *batches)

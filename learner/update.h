@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include <troupe/learner.h>
+#include "frames.h"
 #include "learner/modes/mode.h"
 
 struct trp_update_run {
@@ -21,8 +22,10 @@ struct trp_update_run {
     uint64_t marks[2];   /* of the queue, at their ends */
     double *priorities[2][TRP_UPDATER_SOURCES_MAX]; /* of those */
     void **columns[2][TRP_UPDATER_SOURCES_MAX];     /* rooms on the device; NULL: the host's */
-    const struct vector *params;                    /* actors pull it, or a part */
-    char *layout;                                   /* of that part */
+    struct frames frames[2][TRP_UPDATER_SOURCES_MAX];
+    uint64_t uploaded_bytes;     /* of batches, so far */
+    const struct vector *params; /* actors pull it, or a part */
+    char *layout;                /* of that part */
     trp_rng rng;
     uint64_t left_out; /* phases whose gradient was not finite */
     bool metrics_full; /* some are left out */

@@ -99,6 +99,8 @@ trp_status updater_check(const trp_updater *updater)
         if (!updater->sources[i].table || updater->sources[i].batch_size == 0)
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "updater: source %zu has no table or a batch of no rows", i);
+    for (size_t i = 0; i < updater->source_count; i++)
+        TRP_TRY(frames_check(&updater->sources[i]));
     return params ? TRP_OK
                   : trp_fail(TRP_INVALID_ARGUMENT,
                              "updater: no vector is called 'params', which is what actors pull");

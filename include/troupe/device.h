@@ -88,6 +88,16 @@ TRP_API void trp_queue_zero(trp_queue *queue, void *to, size_t bytes);
  * `from` itself, for which `room` may be NULL. */
 TRP_API const void *trp_queue_upload(trp_queue *queue, void *room, const void *from, size_t bytes);
 
+/* Which rows, all memory being the device's: `order` has `count` numbers below `rows`. */
+typedef struct {
+    const int32_t *order;
+    uint32_t count, rows;
+} trp_row_order;
+
+/* to[i] = from[order[i]], rows of `bytes`. NULL from: nothing. */
+TRP_API void trp_queue_gather(trp_queue *queue, const trp_row_order *order, const void *from,
+                              void *to, size_t bytes);
+
 /* How a kernel uses what a pointer of its arguments points to; or-ed together. */
 enum { TRP_READ = 1, TRP_WRITE = 2 };
 

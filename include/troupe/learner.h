@@ -120,6 +120,7 @@ typedef struct {
     uint64_t left_out; /* phases whose gradient was not finite (trp_optimizer.skip_not_finite) */
     uint64_t wait_ns, update_ns, publish_ns; /* where the time of this life went: waiting for
                                                 batches, in the updater, copying parameters out */
+    uint64_t uploaded_bytes; /* of batches, to a device that is no host, in this life */
     size_t metric_count;
     /* What the updater and the sources last reported; names live as long as the learner. */
     trp_metric metrics[TRP_LEARNER_METRICS_MAX];

@@ -34,12 +34,21 @@ typedef struct trp_updater trp_updater;
 
 /* ---- what it declares -------------------------------------------------------------------- */
 
+/* Observations that are stacks of frames, the oldest one first (frame_stack of env.h): columns
+ * "observation" and "next_observation", of bytes, have `frames` for each step, of `bytes` each. To
+ * a device a frame goes once, whatever stacks of the batch have it one behind the other. */
+typedef struct {
+    uint32_t frames; /* 0: there are none */
+    size_t bytes;
+} trp_frame_stacks;
+
 /* Where batches come from: one per step and source. */
 typedef struct {
     const char *table;   /* whose items they are; also what messages call the source */
     trp_columns columns; /* of one item; trp_updater_destroy() frees it */
     uint32_t batch_size;
     bool writes_priorities;
+    trp_frame_stacks stacks;
 } trp_batch_spec;
 
 /* A flat vector of floats, the learner's: what is learned, or (without an optimizer) what goes with

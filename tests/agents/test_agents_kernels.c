@@ -1,7 +1,7 @@
 /* Kernels of agents on a machine of tests: their code is what runs, and the bits are the host's. */
 #include "agents/bodies/moves.h"
-#include "agents/gather.h"
 #include "agents/tile.h"
+#include "agents/torso.h"
 #include "gpu_kernels.h"
 #include "tests/nn/cuda/twin_machine.h"
 
@@ -46,7 +46,7 @@ static void check_moves(trp_device *device, uint32_t rows, size_t bytes)
                      on_device(device, 3 * rows * bytes)};
     trp_queue_copy(queue, there[0], order, rows * sizeof *order);
     trp_queue_copy(queue, there[1], from, rows * bytes);
-    gather_on(queue, &(struct gather_order){there[0], rows, rows}, there[1], there[2], bytes);
+    trp_queue_gather(queue, &(trp_row_order){there[0], rows, rows}, there[1], there[2], bytes);
     trp_queue_copy(queue, to, there[2], rows * bytes);
     OR_FAIL(trp_queue_sync(queue, trp_queue_mark(queue)));
     for (uint32_t i = 0; i < rows; i++)
@@ -77,7 +77,42 @@ static void rows_are_moved_by_the_code_of_a_gpu(void **state)
         check_moves(device, sizes[i], 12);
         check_moves(device, sizes[i], 7);
     }
-    assert_int_equal(asked, SIZES * 3);
+    assert_int_equal(asked, SIZES); /* tiles: nn/ has the code that gathers */
+    free(twin);
+}
+
+static void frames_are_sorted_by_the_code_of_a_gpu(void **state)
+{
+    static const struct torso_image images[] = {{4, 3, 5, 1}, {3, 4, 1, 3}, {2, 1, 1, 1}};
+    struct twin_device *twin = xcalloc(1, sizeof *twin);
+    trp_device *device = twin_device_init(twin, 1);
+    trp_queue *queue;
+    (void)state;
+    twin->machine.more = find_of_agents;
+    asked = 0;
+    OR_FAIL(trp_queue_create(&queue, device));
+    for (size_t i = 0; i < 3 * SIZES; i++) {
+        const struct torso_image *image = &images[i % 3];
+        uint32_t rows = sizes[i / 3];
+        size_t bytes = rows * torso_pixels_bytes(image);
+        uint8_t *from = xcalloc(bytes, 1), *here = xcalloc(bytes, 1), *back = xcalloc(bytes, 1);
+        for (size_t k = 0; k < bytes; k++)
+            from[k] = (uint8_t)(k * 7 + k / 256);
+        void *there[] = {on_device(device, bytes), on_device(device, bytes)};
+        trp_queue_copy(queue, there[0], from, bytes);
+        assert_ptr_equal(torso_pixels_on(queue, image, rows, there[0], there[1]), there[1]);
+        trp_queue_copy(queue, back, there[1], bytes);
+        OR_FAIL(trp_queue_sync(queue, trp_queue_mark(queue)));
+        torso_pixels(image, rows, from, here);
+        assert_memory_equal(back, here, bytes);
+        trp_device_free(device, there[0]);
+        trp_device_free(device, there[1]);
+        free(from);
+        free(here);
+        free(back);
+    }
+    assert_int_equal(asked, 3 * SIZES);
+    trp_queue_destroy(queue);
     free(twin);
 }
 
@@ -109,6 +144,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_moved_by_the_code_of_a_gpu),
+        cmocka_unit_test(frames_are_sorted_by_the_code_of_a_gpu),
         cmocka_unit_test(numbers_are_those_of_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,19 @@ static inline void fill(const trp_tensor_spec *spec, trp_rng *rng, void *values)
             ((uint8_t *)values)[i] = (uint8_t)(mask ? 1 : trp_rng_below(rng, 256));
 }
 
+/* Each stack of a sequence is the one before it and a frame. */
+static inline void stack_frames(const trp_batch_spec *spec, size_t column, uint8_t *values)
+{
+    const trp_tensor_spec *of = &spec->columns.specs[column];
+    size_t row = trp_tensor_bytes(of), stack = spec->stacks.frames * spec->stacks.bytes;
+    if (stack == 0 || of->dtype != TRP_UINT8 || row % stack != 0)
+        return;
+    for (size_t at = 0; at < BATCH * row; at += stack)
+        if (at % row > 0)
+            memcpy(values + at, values + at - stack + spec->stacks.bytes,
+                   stack - spec->stacks.bytes);
+}
+
 /* A batch that is no longer held is overwritten. */
 static inline trp_status drawn_next(trp_source *base, trp_batch *batch, int64_t timeout_ms)
 {
@@ -84,6 +97,8 @@ static inline trp_status drawn_next(trp_source *base, trp_batch *batch, int64_t 
     trp_rng_init(&rng, 5, number);
     for (size_t i = 0; i < specs->count; i++)
         fill(&specs->specs[i], &rng, columns[i]);
+    for (size_t i = 0; i < specs->count; i++)
+        stack_frames(source->spec, i, columns[i]);
     if (number == source->nan_at)
         ((float *)columns[trp_columns_find(specs, "reward")])[3] = NAN;
     for (size_t i = 0; i < BATCH; i++) {

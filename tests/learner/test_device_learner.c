@@ -144,6 +144,46 @@ static void ppo_on_a_late_device_makes_the_bits_of_the_host(void **state)
     }
 }
 
+/* 20 steps and what is behind them have 24 frames, and stacks 84. */
+static void frames_that_stacks_share_go_to_the_device_once(void **state)
+{
+    enum { UNROLL = 20, FRAMES = 4, FRAME = 20 * 24, UPDATES = 3 };
+    static const trp_env_impl large = {
+        .spec = {.name = "LargeDots",
+                 .observations = {{.dtype = TRP_UINT8, .rank = 3, .shape = {20, 24, 1}}},
+                 .action_count = 2},
+        .state_bytes = 1,
+        .reset = dots_reset,
+        .step = dots_step,
+        .observe = dots_observe,
+    };
+    struct wanted wanted = {.env = "LargeDots?frame_stack=4",
+                            .agent = trp_ppo(&(trp_ppo_options){
+                                .network = TRP_TORSO_IMPALA, .unroll = UNROLL, .epochs = 1}),
+                            .steps = UPDATES,
+                            .publish_every = 7};
+    struct late_device *late = late_create(1);
+    struct run host, device;
+    (void)state;
+    OR_FAIL(trp_env_register(&large));
+    run_begin(&host, &wanted);
+    wanted.device = &late->base;
+    run_begin(&device, &wanted);
+    assert_int_equal(device.status, TRP_OK);
+    assert_same_state(host.dir, device.dir);
+    size_t stacks = (size_t)UPDATES * BATCH * (UNROLL + 1) * FRAMES * FRAME;
+    uint64_t sent = trp_learner_read(device.learner).uploaded_bytes;
+    assert_true(sent > stacks / FRAMES);
+    if (sent * 3 > stacks)
+        fail_msg("%" PRIu64 " bytes were sent for stacks of %zu", sent, stacks);
+    assert_int_equal(trp_learner_read(host.learner).uploaded_bytes, 0);
+    remove_dir(host.dir);
+    remove_dir(device.dir);
+    run_end(&host);
+    run_end(&device);
+    late_destroy(late);
+}
+
 static void impala_on_a_late_device_makes_the_bits_of_the_host(void **state)
 {
     static const char *const names[] = {"policy_loss", "ratio", "grad_norm"};
@@ -483,6 +523,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dqn_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(a3c_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(frames_that_stacks_share_go_to_the_device_once),
         cmocka_unit_test(impala_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(r2d2_on_a_late_device_makes_the_bits_of_the_host),
         cmocka_unit_test(ppo_on_a_late_device_makes_the_bits_of_the_host),

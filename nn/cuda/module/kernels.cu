@@ -2,6 +2,7 @@
  * wait for each other in between. */
 #include "nn/cuda/bodies/cells.h"
 #include "nn/cuda/bodies/convolve.h"
+#include "nn/cuda/bodies/gather.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/bodies/images.h"
 #include "nn/cuda/bodies/small.h"

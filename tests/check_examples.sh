@@ -44,6 +44,9 @@ options=(--set evaluator.target_return=-100)
 run 'the target of -100 is reached' dqn_acrobot.c
 options=(--set learner.max_steps=3000)
 run 'done: learner/0: 3000 learner steps done' qrdqn_mountaincar.c
+# Its target takes half a minute of a processor.
+options=(--set learner.max_steps=2)
+run 'done: learner/0: 2 learner steps done' ppo_frames.c
 options=()
 run 'the target of 475 is reached' a3c.c
 args=(chain)

@@ -88,6 +88,10 @@ function(troupe_nn_kernels)
         COMPILE_OPTIONS "${bf16};-mamx-tile;-mamx-bf16")
 endfunction()
 
+# What libtroupe_cuda.so does on the host; tests link it with other libraries below.
+set(TROUPE_CUDA_HOST nn/cuda/module/blas.c nn/cuda/module/dnn.c nn/cuda/module/gpu.c nn/cuda/module/graph.c
+    nn/cuda/module/run.c)
+
 # troupe_cuda_module(): libtroupe_cuda.so, where nvcc is; it needs no driver to be built or opened.
 # Code for compute capability 9.0, and for newer and older ones from 8.0 on what drivers compile.
 function(troupe_cuda_module)
@@ -114,8 +118,7 @@ function(troupe_cuda_module)
             COMMENT "Compiling kernels for GPUs")
     endforeach()
     set_source_files_properties(${codes} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-    add_library(troupe_cuda MODULE nn/cuda/module/blas.c nn/cuda/module/dnn.c nn/cuda/module/gpu.c
-        nn/cuda/module/graph.c nn/cuda/module/run.c nn/cuda/kernels.c agents/kernels_agents.c
+    add_library(troupe_cuda MODULE ${TROUPE_CUDA_HOST} nn/cuda/kernels.c agents/kernels_agents.c
         learner/collective/kernels_learner.c ${codes})
     set_target_properties(troupe_cuda PROPERTIES LINKER_LANGUAGE C)
     target_include_directories(troupe_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
@@ -149,8 +152,7 @@ function(troupe_test_gpu)
     set_source_files_properties(tests/nn/cuda/fake_cuda.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
     foreach(test gpu dnn)
         troupe_test(nn/cuda/${test} LINK troupe_nn)
-        target_sources(test_${test} PRIVATE tests/nn/cuda/fake_cuda.c nn/cuda/module/blas.c nn/cuda/module/dnn.c
-            nn/cuda/module/gpu.c nn/cuda/module/graph.c nn/cuda/module/run.c)
+        target_sources(test_${test} PRIVATE tests/nn/cuda/fake_cuda.c ${TROUPE_CUDA_HOST})
         set_target_properties(test_${test} PROPERTIES ENABLE_EXPORTS ON) # libraries put work on its streams
         target_include_directories(test_${test} SYSTEM PRIVATE ${CUDA_INCLUDE})
         target_compile_definitions(test_${test} PRIVATE TROUPE_VERSION="${PROJECT_VERSION}"
@@ -177,7 +179,7 @@ function(troupe_test_gpu_nodes)
         return()
     endif()
     add_library(fake_gpus MODULE tests/nn/cuda/fake_gpus.c tests/nn/cuda/fake_cuda.c nn/cuda/kernels.c
-        nn/cuda/module/blas.c nn/cuda/module/gpu.c nn/cuda/module/graph.c nn/cuda/module/run.c)
+        ${TROUPE_CUDA_HOST})
     set_target_properties(fake_gpus PROPERTIES PREFIX "" OUTPUT_NAME libtroupe_cuda
         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_gpus)
     target_include_directories(fake_gpus SYSTEM PRIVATE ${CUDA_INCLUDE})

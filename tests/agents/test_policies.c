@@ -114,7 +114,7 @@ static void acting_begin(struct acting *acting, const struct policy_row *row, tr
         acting->extras[i] = xcalloc(ROWS, trp_tensor_bytes(&acting->policy->extras.specs[i]));
     trp_rng draws;
     trp_rng_init(&draws, 4, 0);
-    float *params = random_floats(&draws, acting->policy->param_count, 0.3);
+    float *params = random_floats(&draws, acting->policy->param_count, 0.05);
     OR_FAIL(acting->policy->impl->load(acting->policy, params, acting->policy->param_count));
     free(params);
 }
@@ -267,7 +267,7 @@ static trp_status evaluate_on(trp_device *device, double returns[2 * COPIES],
         &(trp_policy_options){.rows = COPIES, .greedy = true, .device = device}));
     trp_rng draws;
     trp_rng_init(&draws, 4, 0);
-    float *params = random_floats(&draws, policy->param_count, 0.3);
+    float *params = random_floats(&draws, policy->param_count, 0.05);
     OR_FAIL(policy->impl->load(policy, params, policy->param_count));
     trp_status status = trp_evaluate(policy,
                                      &(trp_evaluate_options){.env = row->env,

@@ -202,6 +202,8 @@ trp_status evaluator_run(trp_context *context)
         &evaluator.policy, &group->agent, group->env,
         &(trp_policy_options){
             .rows = evaluator.copies, .greedy = !options->stochastic, .device = device});
+    trp_log(TRP_INFO, "evaluator plays episodes=%u at_once=%u", evaluator.episodes,
+            evaluator.copies);
     if (status == TRP_OK)
         context_log_device(context, device);
     if (status == TRP_OK)

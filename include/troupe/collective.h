@@ -181,7 +181,8 @@ TRP_API bool trp_collective_done(trp_collective *collective, uint64_t ticket);
  *   DEADLINE_EXCEEDED: a rank is waited for (which, in what);
  *   FAILED_PRECONDITION: two ranks started different operations (which ranks, what): kind, count,
  *     type, sum or max, root, distance;
- *   and whatever the device of a queue says. */
+ *   and whatever the device of a queue says, on its rank alone, as INTERNAL where that is one of
+ *     the first two: with it nothing can be tried again. For the others that rank is gone. */
 TRP_API TRP_MUST_USE trp_status trp_collective_wait(trp_collective *collective, uint64_t ticket);
 
 /* Ends the generation: all waits of all ranks fail with UNAVAILABLE and `why`, those that are going

@@ -116,6 +116,10 @@ void collective_help(void *c); /* the helper's thread */
 void collective_fail(struct trp_collective *c, trp_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* This rank's device has failed with that, and the last error: it cannot go on, and for the others
+ * it is gone. What they would try again with it is none that this rank should. */
+void collective_fail_alone(struct trp_collective *c, trp_status status);
+
 /* Lets rank `judge` say it to all, the same one for all ranks that may know of a failure; and says
  * it by itself where nothing comes of that. To be called again until the group has failed. */
 void collective_give_up(struct trp_collective *c, uint32_t judge, trp_status status,

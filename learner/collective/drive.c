@@ -133,7 +133,7 @@ static void stage(struct trp_collective *c)
     if (status == TRP_OK)
         staging_passed(c->stagings, queue, mark);
     else
-        collective_fail(c, status, "rank %u: %s", c->rank, trp_last_error());
+        collective_fail_alone(c, status);
 }
 
 /* True: it goes on; false: nothing came for a while. */

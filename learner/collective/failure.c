@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/status.h"
 #include "event.h"
 #include "native.h"
 
@@ -29,7 +30,8 @@ static void tell_all(struct trp_collective *c, const struct notice *notice, cons
             notice_send(&c->peers[peer].line, notice, text);
 }
 
-static void fail_with(struct trp_collective *c, trp_status status, char *words)
+/* Others are told `told`; `words` are taken. */
+static void fail_with(struct trp_collective *c, trp_status status, trp_status told, char *words)
 {
     if (c->status != TRP_OK) {
         free(words);
@@ -37,7 +39,7 @@ static void fail_with(struct trp_collective *c, trp_status status, char *words)
     }
     c->status = status;
     c->words = words;
-    struct notice notice = {.kind = NOTICE_FAILED, .status = status, .rank = c->rank};
+    struct notice notice = {.kind = NOTICE_FAILED, .status = told, .rank = c->rank};
     tell_all(c, &notice, words);
     for (uint32_t peer = 0; peer < c->size; peer++)
         if (peer != c->rank && c->lanes[peer] && c->lanes[peer]->impl->withdraw)
@@ -55,7 +57,15 @@ void collective_fail(struct trp_collective *c, trp_status status, const char *fo
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fail_with(c, status, xstrdup(text));
+    fail_with(c, status, status, xstrdup(text));
+}
+
+void collective_fail_alone(struct trp_collective *c, trp_status status)
+{
+    char text[NOTICE_TEXT_BYTES_MAX + 1];
+    snprintf(text, sizeof text, "rank %" PRIu32 ": %s", c->rank, trp_last_error());
+    fail_with(c, status_is_transient(status) ? TRP_INTERNAL : status, TRP_UNAVAILABLE,
+              xstrdup(text));
 }
 
 /* ---- calls that differ --------------------------------------------------------------------- */
@@ -153,6 +163,7 @@ static void hear_waits(struct trp_collective *c, uint32_t peer, const struct not
 static void hear_notice(struct trp_collective *c, uint32_t peer, const struct notice *notice,
                         const char *text)
 {
+    trp_status status;
     switch (notice->kind) {
     case NOTICE_WAITS:
         if (notice->rank < c->size && c->status == TRP_OK)
@@ -163,8 +174,8 @@ static void hear_notice(struct trp_collective *c, uint32_t peer, const struct no
             decide_dispute(c, peer, notice);
         break;
     case NOTICE_FAILED:
-        fail_with(c, notice->status == TRP_OK ? TRP_UNKNOWN : (trp_status)notice->status,
-                  xstrdup(text));
+        status = notice->status == TRP_OK ? TRP_UNKNOWN : (trp_status)notice->status;
+        fail_with(c, status, status, xstrdup(text));
         break;
     case NOTICE_LEAVES:
         c->peers[peer].line.left = true;
@@ -192,7 +203,7 @@ static void hear_abort(struct trp_collective *c)
     mutex_lock(&c->abort_mutex);
     char *words = xstrdup(c->abort_words);
     mutex_unlock(&c->abort_mutex);
-    fail_with(c, TRP_UNAVAILABLE, words);
+    fail_with(c, TRP_UNAVAILABLE, TRP_UNAVAILABLE, words);
 }
 
 void collective_hear(struct trp_collective *c)
@@ -247,7 +258,7 @@ void collective_give_up(struct trp_collective *c, uint32_t judge, trp_status sta
         c->gave_up_ns = now;
         notice_send(&c->peers[judge].line, &notice, text);
     } else if (c->rank == judge || now > c->gave_up_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000)) {
-        fail_with(c, status, xstrdup(text));
+        fail_with(c, status, status, xstrdup(text));
     }
 }
 

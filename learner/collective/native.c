@@ -48,7 +48,7 @@ bool native_is_done(struct trp_collective *c)
     if (trp_queue_done(operation->queue, operation->mark)) {
         trp_status status = trp_queue_sync(operation->queue, operation->mark);
         if (status != TRP_OK)
-            collective_fail(c, status, "rank %" PRIu32 ": %s", c->rank, trp_last_error());
+            collective_fail_alone(c, status);
         return status == TRP_OK;
     }
     if (c->carrier->impl->look(c->carrier) == CARRIER_FAILED)

@@ -81,9 +81,12 @@ static void threads_compute_on_the_gpus_that_are_theirs(void **state)
                           "--launch=threads",
                           "--set=evaluator.device=cuda:1",
                           "--set=evaluator.gpus=0,2",
+                          "--set=evaluator.episodes=120",
+                          "--set=evaluator.envs=110",
                           NULL};
     assert_int_equal(scene_run(scene, argv), 0);
     assert_logged(scene, "evaluator-0", "device=cuda:1 gpus=0,2\n");
+    assert_logged(scene, "evaluator-0", "evaluator plays episodes=120 at_once=110\n");
     assert_logged(scene, "evaluator-0", "device cuda:2 is Fake GPU 2,");
     assert_logged(scene, "evaluator-0", "evaluator uses device=cuda:2");
 }
@@ -138,6 +141,25 @@ static void a_gpu_that_is_lost_ends_the_run_by_name(void **state)
     }
 }
 
+/* That is no failure of the others: for them it is gone, and they are to continue. */
+static void learners_continue_without_one_whose_gpu_is_lost(void **state)
+{
+    struct scene *scene = *state;
+    set_host("2", NULL, "1");
+    const char *argv[] = {GPU_PROGRAM,
+                          "--run-dir=run",
+                          "--max-steps=300",
+                          "--set=learner.count=2",
+                          "--set=learner.device=cuda:0",
+                          "--set=learner.gpus=0-1",
+                          "--set=learner.on_failure=continue",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "out", "learner/0: 300 learner steps done");
+    assert_logged(scene, "learner-0", "learner is in group=learner generation=2 rank=0 of=1");
+    assert_logged(scene, "learner-1", "an illegal memory access was encountered");
+}
+
 /* The mean return that eval prints; caller frees. */
 static char *evaluate_saved(struct scene *scene, const char *device)
 {
@@ -145,6 +167,10 @@ static char *evaluate_saved(struct scene *scene, const char *device)
                           "--seed=3",  "--episodes=20", device,
                           NULL};
     assert_int_equal(scene_run(scene, argv), 0);
+    char *said = scene_read(scene, "err");
+    assert_int_equal(strstr(said, "device cuda:0 is Fake GPU 0") != NULL,
+                     strcmp(device, "--device=cuda:0") == 0);
+    free(said);
     char *text = scene_read(scene, "out"), *mean = strstr(text, "mean return");
     assert_non_null(mean);
     mean = xstrdup(mean);
@@ -214,6 +240,7 @@ int main(void)
         SCENE(more_gpus_than_there_are_is_said_before_anything_starts),
         SCENE(without_a_gpu_auto_is_the_cpu_and_each_node_says_so),
         SCENE(a_gpu_that_is_lost_ends_the_run_by_name),
+        SCENE(learners_continue_without_one_whose_gpu_is_lost),
         SCENE(what_was_learned_on_a_gpu_plays_the_same_on_the_cpu),
         SCENE(the_graph_shows_where_nodes_compute),
         SCENE(what_names_no_device_or_no_gpus_is_refused_by_name),

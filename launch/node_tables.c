@@ -108,8 +108,9 @@ static const trp_option learner_rows[] = {
         .unit = "learners", .help = "that learn one set of parameters together"),
     ROW(trp_learner_options, mode, .choices = learner_modes,
         .help = "how several learners combine what they compute"),
-    ROW(trp_learner_options, sites, .needs = "mode=gaia",
-        .help = "of the learners in turn, as east,east,west"),
+    ROW(trp_learner_options, sites, .needs = "mode=synchronous|sharded|local_sgd|gossip|gaia",
+        .help = "of the learners in turn, as east,east,west: sums go between sites once; "
+                "none: hosts"),
     ROW(trp_learner_options, significance, .fallback = "0.01", .max = 1e9, .needs = "mode=gaia",
         .help = "v0: moves of more than v0 / sqrt(steps) of a number go to other sites"),
     ROW(trp_learner_options, site_slack, .max = 64, .unit = "learner steps", .needs = "mode=gaia",

@@ -65,10 +65,15 @@ typedef struct {
     uint64_t nonce;               /* a secret of the generation's members */
     uint32_t rank, size;          /* this rank, of so many */
     const char *const *addresses; /* of all ranks' listeners, by rank */
+    /* By rank, a name of where it is, of which all ranks have the same ones; NULL: the hosts of the
+     * addresses. Of several sites, some with several ranks, one rank of each sums up with those of
+     * the others: S bytes go 2 (sites - 1) times between sites, in each of them up and down a chain
+     * of its ranks. */
+    const char *const *sites;
     uint64_t fingerprint; /* of what has to be the same on all ranks, e.g. the network's layout */
     uint32_t timeout_ms;  /* for each operation; 0: 30 s */
     uint32_t connect_timeout_ms; /* 0: the same */
-    bool deterministic; /* sums are made in an order that follows from count and size alone */
+    bool deterministic; /* sums are in an order that follows from count, size and sites alone */
     bool no_share; /* ranks of this host are reached as others are; each rank may have its own */
     trp_device *device; /* where vectors may be besides the host; NULL: nowhere */
     trp_stop *stop;     /* ends connecting with CANCELLED; may be NULL */
@@ -81,9 +86,10 @@ typedef struct {
 /* ---- groups -------------------------------------------------------------------------------- */
 
 /* All `size` ranks at once, for threads of this process: out[rank] is for one of them each. Of the
- * options only group, generation, fingerprint, timeout_ms, deterministic and device count. Vectors
- * of that device, each on a queue of its rank's, are summed where they lie, in the order of ranks:
- * up to 16 virtual ranks on one GPU (16 at most; more go through the host's memory).
+ * options only group, generation, fingerprint, timeout_ms, deterministic, sites and device count;
+ * without sites there is one. Vectors of that device, each on a queue of its rank's, are summed
+ * where they lie, in the order of ranks: up to 16 virtual ranks on one GPU (16 at most; more go
+ * through the host's memory).
  * RESOURCE_EXHAUSTED: no thread or no descriptor was left; nothing was made then. */
 TRP_API TRP_MUST_USE trp_status trp_collective_local_create(trp_collective **out, uint32_t size,
                                                             const trp_collective_options *options);
@@ -197,7 +203,8 @@ typedef struct {
     uint64_t operations; /* done */
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;
-    uint32_t shared_ranks; /* others that it reaches through shared memory, from the beginning */
+    uint32_t shared_ranks;    /* others that it reaches through shared memory, from the beginning */
+    uint64_t bytes_sent_away; /* of those sent: to other sites, but by NCCL */
 } trp_collective_counters;
 
 TRP_API trp_collective_counters trp_collective_read(trp_collective *collective);

@@ -75,7 +75,9 @@ typedef struct {
     const char *listen;         /* where others reach this member, as
                                    trp_collective_listener_create() says; copied */
     bool insecure;              /* it may be neither loopback nor a unix socket */
-    const char *sites;    /* "gaia": where each member is, in turn: "east,east,west"; copied */
+    const char *sites;    /* where each member is, in turn: "east,east,west"; members of one site
+                             add up first what goes to the others, as trp_collective_options
+                             says; copied; NULL: hosts are sites */
     uint32_t count;       /* batches of a step; 0: one of each member */
     uint32_t local_steps; /* "local_sgd": between two means; 0: 16 */
     float outer_momentum; /* "local_sgd": of the means; 0: none */

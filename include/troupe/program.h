@@ -123,7 +123,8 @@ typedef struct {
      * who pulls from the group follows whichever that is. */
     uint32_t count;
     uint32_t mode;         /* a trp_learner_mode */
-    const char *sites;     /* Gaia: where each learner is, in turn: "east,east,west" */
+    const char *sites;     /* where each learner is, in turn: "east,east,west"; sums over all go
+                              between sites once. NULL: hosts are sites */
     double significance;   /* Gaia: v0; a number's moves go to other sites when they are more than
                               v0 / sqrt(steps) of it; 0: 0.01 */
     uint32_t site_slack;   /* Gaia: clocks after which other sites' steps must be there */

@@ -11,6 +11,7 @@
 #include "event.h"
 #include "lanes.h"
 #include "native.h"
+#include "sites.h"
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
@@ -35,6 +36,8 @@ trp_status collective_init(struct trp_collective **out, const trp_collective_opt
     c->timeout_ns = collective_timeout_ms(options) * INT64_C(1000000);
     mutex_init(&c->mutex);
     mutex_init(&c->abort_mutex);
+    c->sites = sites_of(options);
+    sites_place(&c->place, c->sites, c->rank, c->size);
     c->peers = xcalloc(c->size, sizeof *c->peers);
     for (uint32_t peer = 0; peer < c->size; peer++)
         c->peers[peer].line.fd = line_fds[peer];
@@ -123,6 +126,7 @@ void trp_collective_destroy(trp_collective *collective)
     free(c->snapshot);
     free(c->lanes);
     free(c->peers);
+    free(c->sites);
     free(c);
 }
 
@@ -181,8 +185,9 @@ static void init_operation(struct trp_collective *c, struct operation *operation
     if (operation->native)
         schedule_init_calls(&schedule, call, c->rank, c->size);
     else
-        schedule_init(&schedule, call, c->rank, c->size, &c->table);
-    transfer_init(&operation->transfer, &schedule, values ? values : c->snapshot, c->snapshot);
+        schedule_init(&schedule, call, c->rank, c->size, &c->table, &c->place);
+    transfer_init(&operation->transfer, &schedule, values ? values : c->snapshot, c->snapshot,
+                  c->sites);
 }
 
 static void *stage_values(struct trp_collective *c, struct operation *operation, trp_queue *queue,

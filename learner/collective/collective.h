@@ -48,6 +48,8 @@ struct trp_collective {
     uint32_t rank, size;
     int64_t timeout_ns;
     struct schedule_table table;
+    uint32_t *sites; /* by rank */
+    struct schedule_place place;
     struct peer_lane **lanes; /* by rank; its own is NULL */
     struct group_peer *peers;
     uint8_t *snapshot;

@@ -28,6 +28,7 @@ static void operation_done(struct trp_collective *c, struct operation *operation
     c->counters.messages_received += transfer->schedule.receives;
     c->counters.bytes_sent += transfer->bytes_sent;
     c->counters.bytes_received += transfer->bytes_received;
+    c->counters.bytes_sent_away += transfer->bytes_sent_away;
     c->done++;
     c->first = operation->next;
     if (!c->first)

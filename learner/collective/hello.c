@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "sites.h"
+
 static const char magic[8] = "TRPGROUP";
 
 void hello_init(struct hello *hello, const trp_collective_options *options,
@@ -53,7 +55,8 @@ void hello_profile_init(struct hello_profile *profile, const trp_collective_opti
                                       .notice_bytes = sizeof(struct notice),
                                       .fingerprint = options->fingerprint,
                                       .timeout_ms = options->timeout_ms,
-                                      .deterministic = options->deterministic};
+                                      .deterministic = options->deterministic,
+                                      .sites = sites_hash(options)};
     strncpy(profile->version, trp_version(), sizeof profile->version - 1);
 }
 
@@ -81,5 +84,6 @@ trp_status hello_compare(uint32_t rank_a, const struct hello_profile *a, uint32_
     TRP_TRY(differ(rank_a, a->notice_bytes, rank_b, b->notice_bytes, "the size of a notice"));
     TRP_TRY(differ(rank_a, a->fingerprint, rank_b, b->fingerprint, "fingerprint"));
     TRP_TRY(differ(rank_a, a->timeout_ms, rank_b, b->timeout_ms, "timeout (ms)"));
+    TRP_TRY(differ(rank_a, a->sites, rank_b, b->sites, "sites (their hash)"));
     return differ(rank_a, a->deterministic, rank_b, b->deterministic, "`deterministic`");
 }

@@ -49,8 +49,9 @@ struct hello_profile {
     uint32_t float_bytes, size_bytes, call_bytes, notice_bytes;
     uint64_t fingerprint;
     uint32_t timeout_ms, deterministic;
-    uint32_t nccl, reserved; /* its version, where vectors are a device's; 0: there is none. Ranks
-                                may differ in it */
+    uint32_t nccl;  /* its version, where vectors are a device's; 0: there is none. Ranks may differ
+                       in it */
+    uint32_t sites; /* how they are divided, as sites_hash() says */
 };
 _Static_assert(sizeof(struct hello_profile) == 72, "on the wire: change COLLECTIVE_WIRE with it");
 

@@ -74,6 +74,71 @@ static struct schedule_piece ring_receive(const struct schedule *schedule, uint3
     return piece;
 }
 
+/* ---- sites --------------------------------------------------------------------------------- */
+
+/* The ring of first ranks. */
+static struct schedule ring_of_sites(const struct schedule *schedule)
+{
+    struct schedule ring = *schedule;
+    ring.call.kind = CALL_ALLREDUCE;
+    ring.rank = schedule->place.site;
+    ring.size = schedule->place.sites;
+    return ring;
+}
+
+static bool is_first(const struct schedule *schedule)
+{
+    return schedule->place.before == schedule->rank;
+}
+
+static uint32_t has_after(const struct schedule *schedule)
+{
+    return schedule->place.after != schedule->rank;
+}
+
+static void sites_count(struct schedule *schedule)
+{
+    uint32_t others = is_first(schedule) ? 2 * (schedule->place.sites - 1) : 1;
+    schedule->sends = schedule->receives = others + has_after(schedule);
+}
+
+static struct schedule_piece sites_send(const struct schedule *schedule, uint32_t index)
+{
+    const struct schedule_place *place = &schedule->place;
+    struct schedule_piece piece = {.first = true};
+    bool down = index + has_after(schedule) == schedule->sends; /* the last one goes back */
+    if (is_first(schedule) && !down) {
+        struct schedule ring = ring_of_sites(schedule);
+        piece = ring_send(&ring, index);
+        piece.peer = place->right;
+        piece.after += has_after(schedule);
+        piece.waits = index == 0;
+        return piece;
+    }
+    piece.peer = down ? place->after : place->before;
+    piece.after = down ? schedule->receives : has_after(schedule);
+    whole_vector(schedule, &piece);
+    return piece;
+}
+
+static struct schedule_piece sites_receive(const struct schedule *schedule, uint32_t index)
+{
+    const struct schedule_place *place = &schedule->place;
+    struct schedule_piece piece = {.first = true};
+    bool up = index < has_after(schedule);
+    if (is_first(schedule) && !up) {
+        struct schedule ring = ring_of_sites(schedule);
+        piece = ring_receive(&ring, index - has_after(schedule));
+        piece.peer = place->left;
+        return piece;
+    }
+    piece.peer = up ? place->after : place->before;
+    piece.reduce = up;
+    piece.after = !up; /* what is here has gone up */
+    whole_vector(schedule, &piece);
+    return piece;
+}
+
 /* ---- recursive doubling -------------------------------------------------------------------- */
 
 /* Of the first 2 x `surplus` ranks the even ones hand theirs to the next; the others are a power of
@@ -243,8 +308,9 @@ static struct schedule_piece shift_receive(const struct schedule *schedule)
 
 /* ---- all ----------------------------------------------------------------------------------- */
 
-static enum schedule_algorithm choose(const struct group_call *call,
-                                      const struct schedule_table *table)
+static enum schedule_algorithm choose(const struct group_call *call, uint32_t size,
+                                      const struct schedule_table *table,
+                                      const struct schedule_place *place)
 {
     uint64_t bytes = call->count * call_type_bytes(call->type);
     switch (call->kind) {
@@ -256,19 +322,27 @@ static enum schedule_algorithm choose(const struct group_call *call,
         return SCHEDULE_PAIRWISE;
     case CALL_SHIFT:
         return SCHEDULE_SHIFT;
+    case CALL_BARRIER:
+        return SCHEDULE_DOUBLING;
     default: /* both sum in one order, whatever the size */
+        if (place->sites > 1 && place->sites < size)
+            return SCHEDULE_SITES;
         return bytes <= table->doubling_bytes ? SCHEDULE_DOUBLING : SCHEDULE_RING;
     }
 }
 
 void schedule_init(struct schedule *schedule, const struct group_call *call, uint32_t rank,
-                   uint32_t size, const struct schedule_table *table)
+                   uint32_t size, const struct schedule_table *table,
+                   const struct schedule_place *place)
 {
-    *schedule = (struct schedule){
-        .call = *call, .algorithm = choose(call, table), .rank = rank, .size = size};
+    *schedule = (struct schedule){.call = *call,
+                                  .algorithm = choose(call, size, table, place),
+                                  .rank = rank,
+                                  .size = size,
+                                  .place = *place};
     if (size == 1)
         return;
-    uint32_t place = from_root(schedule);
+    uint32_t far = from_root(schedule);
     switch (schedule->algorithm) {
     case SCHEDULE_RING:
         schedule->sends = call->kind == CALL_ALLREDUCE ? 2 * (size - 1) : size - 1;
@@ -278,12 +352,12 @@ void schedule_init(struct schedule *schedule, const struct group_call *call, uin
         doubling_count(schedule);
         break;
     case SCHEDULE_CHAIN:
-        schedule->sends = place < size - 1;
-        schedule->receives = place > 0;
+        schedule->sends = far < size - 1;
+        schedule->receives = far > 0;
         break;
     case SCHEDULE_TREE:
         schedule->sends = tree_children(schedule);
-        schedule->receives = place > 0;
+        schedule->receives = far > 0;
         break;
     case SCHEDULE_DIRECT:
     case SCHEDULE_PAIRWISE:
@@ -291,6 +365,9 @@ void schedule_init(struct schedule *schedule, const struct group_call *call, uin
         break;
     case SCHEDULE_SHIFT:
         schedule->sends = schedule->receives = call->root % size > 0;
+        break;
+    case SCHEDULE_SITES:
+        sites_count(schedule);
         break;
     }
 }
@@ -320,6 +397,8 @@ struct schedule_piece schedule_send(const struct schedule *schedule, uint32_t in
         return pairwise_send(schedule, index);
     case SCHEDULE_SHIFT:
         return shift_send(schedule);
+    case SCHEDULE_SITES:
+        return sites_send(schedule, index);
     default:
         return broadcast_send(schedule, index);
     }
@@ -338,6 +417,8 @@ struct schedule_piece schedule_receive(const struct schedule *schedule, uint32_t
         return pairwise_receive(schedule, index);
     case SCHEDULE_SHIFT:
         return shift_receive(schedule);
+    case SCHEDULE_SITES:
+        return sites_receive(schedule, index);
     default:
         return broadcast_receive(schedule);
     }

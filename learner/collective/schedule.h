@@ -12,6 +12,8 @@
  *   direct    each rank sends its range to each other one
  *   pairwise  each rank sends each other one a block of its own
  *   shift     each rank sends one other a block
+ *   sites     a sum in two levels: within a site from rank to rank to its first one, a ring of the
+ *             first ones of all sites, and back (hierarchical allreduce)
  */
 #ifndef TRP_LEARNER_SCHEDULE_H
 #define TRP_LEARNER_SCHEDULE_H
@@ -36,6 +38,14 @@ enum schedule_algorithm {
     SCHEDULE_DIRECT,
     SCHEDULE_PAIRWISE,
     SCHEDULE_SHIFT,
+    SCHEDULE_SITES,
+};
+
+/* Where a rank is in its site, and that among others: sites.h. */
+struct schedule_place {
+    uint32_t sites, site;   /* of so many the how manieth, in the order of first ranks */
+    uint32_t before, after; /* ranks of this site; this rank itself: there is none */
+    uint32_t left, right;   /* of a first rank: those of the sites before and after, in a ring */
 };
 
 struct schedule {
@@ -43,7 +53,8 @@ struct schedule {
     enum schedule_algorithm algorithm;
     uint32_t rank, size;
     uint32_t sends, receives; /* pieces */
-    bool calls_alone;         /* no values go with them */
+    struct schedule_place place;
+    bool calls_alone; /* no values go with them */
 };
 
 struct schedule_piece {
@@ -52,6 +63,7 @@ struct schedule_piece {
     bool first;       /* between the two in this direction: the call goes ahead */
     bool reduce;      /* received values are combined with those that are here */
     bool snapshot;    /* sent from a copy: the values change meanwhile */
+    bool waits;       /* until all that it is `after` is there: it is not what came last */
     /* To send: so many pieces must have been received, the last of them as far. To receive: so many
      * must have been sent, the last of them copied at least. */
     uint32_t after;
@@ -61,7 +73,8 @@ struct schedule_piece {
 void schedule_range(uint64_t count, uint32_t size, uint32_t rank, size_t *low, size_t *high);
 
 void schedule_init(struct schedule *schedule, const struct group_call *call, uint32_t rank,
-                   uint32_t size, const struct schedule_table *table);
+                   uint32_t size, const struct schedule_table *table,
+                   const struct schedule_place *place);
 
 /* The calls' way alone: done when all ranks have started it, with the same call. */
 void schedule_init_calls(struct schedule *schedule, const struct group_call *call, uint32_t rank,

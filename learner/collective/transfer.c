@@ -5,12 +5,13 @@
 #include <string.h>
 
 void transfer_init(struct transfer *transfer, const struct schedule *schedule, void *values,
-                   uint8_t *snapshot)
+                   uint8_t *snapshot, const uint32_t *sites)
 {
     const struct group_call *call = &schedule->call;
     *transfer = (struct transfer){.schedule = *schedule,
                                   .values = values,
                                   .snapshot = snapshot,
+                                  .sites = sites,
                                   .value_bytes = call_type_bytes(call->type),
                                   .reduce = reduce_find(call->type, call->op)};
 }
@@ -58,7 +59,7 @@ static bool sendable(const struct transfer *transfer, size_t *bytes)
     *bytes = piece_bytes(sent);
     if (received->index >= sent->piece.after)
         return true;
-    if (sent->piece.snapshot || received->index + 1 < sent->piece.after)
+    if (sent->piece.snapshot || sent->piece.waits || received->index + 1 < sent->piece.after)
         return false;
     *bytes = received->bytes;
     return received->bytes >= sent->bytes + COLLECTIVE_GRAIN_BYTES;
@@ -105,6 +106,8 @@ static bool send_some(struct transfer *transfer, struct peer_lane *const *lanes,
     end->call_bytes += of_call;
     end->bytes += taken - of_call;
     transfer->bytes_sent += taken - of_call;
+    if (transfer->sites[end->piece.peer] != transfer->sites[transfer->schedule.rank])
+        transfer->bytes_sent_away += taken - of_call;
     bool whole = call_left(end) == 0 && end->bytes == piece_bytes(end);
     if (whole)
         next_piece(end);

@@ -24,12 +24,13 @@ struct transfer {
     size_t value_bytes;
     reduce_kernel reduce;
     struct transfer_end sent, received;
-    uint64_t bytes_sent, bytes_received;
+    const uint32_t *sites; /* by rank */
+    uint64_t bytes_sent, bytes_received, bytes_sent_away;
 };
 
-/* `values` and `snapshot` are borrowed. */
+/* What it points to is borrowed. */
 void transfer_init(struct transfer *transfer, const struct schedule *schedule, void *values,
-                   uint8_t *snapshot);
+                   uint8_t *snapshot, const uint32_t *sites);
 
 /* What came of a look. */
 struct transfer_look {

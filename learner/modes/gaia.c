@@ -264,31 +264,20 @@ static void leave_circles(struct gaia *gaia)
     }
 }
 
-/* The name of member `index`; *bytes of it. NULL: there are fewer. */
-static const char *site_name(const char *names, uint32_t index, size_t *bytes)
-{
-    for (; index > 0 && names; index--) {
-        names = strchr(names, ',');
-        names = names ? names + 1 : NULL;
-    }
-    *bytes = names ? strcspn(names, ",") : 0;
-    return names;
-}
-
 /* By rank: the first rank of its site. */
 static trp_status find_firsts(const struct gaia *gaia, const uint32_t *members, uint32_t *firsts)
 {
     const struct learners *group = &gaia->s->group;
     for (uint32_t rank = 0; rank < group->size; rank++) {
         size_t bytes, other_bytes;
-        const char *name = site_name(group->options.sites, members[rank], &bytes);
+        const char *name = learners_site(group->options.sites, members[rank], &bytes);
         if (!name || bytes == 0)
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "learner: sites are '%s', which has none for %s/%" PRIu32,
                             group->options.sites, group->options.name, members[rank]);
         for (firsts[rank] = 0; firsts[rank] < rank; firsts[rank]++) {
             const char *other =
-                site_name(group->options.sites, members[firsts[rank]], &other_bytes);
+                learners_site(group->options.sites, members[firsts[rank]], &other_bytes);
             if (other_bytes == bytes && memcmp(name, other, bytes) == 0)
                 break;
         }

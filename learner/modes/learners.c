@@ -22,6 +22,14 @@ trp_status learners_create(struct learners *group, const struct learners_options
 
 void learners_leave(struct learners *group)
 {
+    if (group->collective) {
+        trp_collective_counters counters = trp_collective_read(group->collective);
+        trp_log(TRP_INFO,
+                "learner leaves group=%s generation=%" PRIu64 " sent_bytes=%" PRIu64
+                " to_other_sites=%" PRIu64,
+                group->options.name, group->generation, counters.bytes_sent,
+                counters.bytes_sent_away);
+    }
     trp_collective_destroy(group->collective);
     group->collective = NULL;
     free(group->words);
@@ -54,6 +62,53 @@ static bool generation_is_over(void *group)
     return learners_is_left(group);
 }
 
+const char *learners_site(const char *names, uint32_t index, size_t *bytes)
+{
+    for (; index > 0 && names; index--) {
+        names = strchr(names, ',');
+        names = names ? names + 1 : NULL;
+    }
+    *bytes = names ? strcspn(names, ",") : 0;
+    return names;
+}
+
+/* By rank. */
+static trp_status read_sites(const struct learners *group, const trp_generation *generation,
+                             char **sites)
+{
+    for (uint32_t rank = 0; rank < generation->size; rank++) {
+        size_t bytes;
+        const char *name = learners_site(group->options.sites, generation->members[rank], &bytes);
+        sites[rank] = name ? xasprintf("%.*s", (int)bytes, name) : NULL;
+        if (!name)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "learner: sites are '%s', which has none for %s/%u",
+                            group->options.sites, group->options.name, generation->members[rank]);
+    }
+    return TRP_OK;
+}
+
+static trp_status connect_ranks(struct learners *group, const trp_generation *generation,
+                                uint64_t fingerprint, const char *const *sites)
+{
+    return trp_collective_connect(&group->collective, group->listener,
+                                  &(trp_collective_options){.group = group->options.name,
+                                                            .generation = generation->number,
+                                                            .nonce = generation->nonce,
+                                                            .rank = generation->rank,
+                                                            .size = generation->size,
+                                                            .addresses = generation->addresses,
+                                                            .sites = sites,
+                                                            .fingerprint = fingerprint,
+                                                            .timeout_ms = group->options.timeout_ms,
+                                                            .deterministic = turns_active(),
+                                                            .no_share = group->options.no_share,
+                                                            .device = group->options.device,
+                                                            .is_over = generation_is_over,
+                                                            .context = group,
+                                                            .stop = group->options.stop});
+}
+
 static trp_status join(struct learners *group, const trp_generation *generation,
                        uint64_t fingerprint)
 {
@@ -65,25 +120,16 @@ static trp_status join(struct learners *group, const trp_generation *generation,
     group->founder = generation->founder;
     group->broken = false;
     group->words = xcalloc(generation->size, LEARNERS_WORDS * sizeof *group->words);
-    trp_status status =
-        trp_collective_connect(&group->collective, group->listener,
-                               &(trp_collective_options){.group = group->options.name,
-                                                         .generation = generation->number,
-                                                         .nonce = generation->nonce,
-                                                         .rank = generation->rank,
-                                                         .size = generation->size,
-                                                         .addresses = generation->addresses,
-                                                         .fingerprint = fingerprint,
-                                                         .timeout_ms = group->options.timeout_ms,
-                                                         .deterministic = turns_active(),
-                                                         .no_share = group->options.no_share,
-                                                         .device = group->options.device,
-                                                         .is_over = generation_is_over,
-                                                         .context = group,
-                                                         .stop = group->options.stop});
+    char **sites = group->options.sites ? xcalloc(generation->size, sizeof *sites) : NULL;
+    trp_status status = sites ? read_sites(group, generation, sites) : TRP_OK;
+    if (status == TRP_OK)
+        status = connect_ranks(group, generation, fingerprint, (const char *const *)sites);
     if (status == TRP_OK)
         trp_log(TRP_INFO, "learner is in group=%s generation=%" PRIu64 " rank=%u of=%u",
                 group->options.name, group->generation, group->rank, group->size);
+    for (uint32_t rank = 0; sites && rank < generation->size; rank++)
+        free(sites[rank]);
+    free(sites);
     return status;
 }
 

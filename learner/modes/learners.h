@@ -43,6 +43,9 @@ TRP_MUST_USE trp_status learners_create(struct learners *group,
                                         const struct learners_options *options);
 void learners_destroy(struct learners *group); /* zeroed is fine */
 
+/* The site of member `index` in learners_options.sites; *bytes of it. NULL: there are fewer. */
+const char *learners_site(const char *names, uint32_t index, size_t *bytes);
+
 /* Leaves the generation that there was and waits for the next one until all its members are
  * connected. `fingerprint` is of what has to be the same on all of them (FAILED_PRECONDITION).
  * CANCELLED: this one is to stop. UNAVAILABLE: the group has ended, and why. */

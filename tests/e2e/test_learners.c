@@ -101,6 +101,49 @@ static void who_is_killed_at_a_site_comes_back(void **state)
     assert_file_contains(scene, "run/logs/learner-2.log", "gaia sent numbers=");
 }
 
+/* What a learner has sent in its life, by the last line of its log. */
+static uint64_t sent_in_log(const struct scene *scene, uint32_t index, const char *what)
+{
+    char *name = xasprintf("run/logs/learner-%u.log", index), *log = scene_read(scene, name);
+    uint64_t bytes = 0;
+    for (const char *at = log; (at = strstr(at, what)); at++)
+        bytes = strtoull(at + strlen(what), NULL, 10);
+    free(log);
+    free(name);
+    return bytes;
+}
+
+/* The first learner of a site sums up with those of the others; the rest sends the group's state at
+ * most to another site. */
+static void who_leads_a_site_is_killed_and_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.count=3", "--set=learner.sites=east,east,west");
+    await_steps(scene, 2, 20);
+    check_comes_back(scene, 0, SIGKILL); /* then learner 1 leads the east */
+    check_comes_back(scene, 1, SIGKILL); /* and now 0 */
+    await_steps(scene, 1, reported(scene, 1, "learner_steps") + 300);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_true(sent_in_log(scene, 0, " to_other_sites=") > 300 * 4 * 1000);
+    assert_true(sent_in_log(scene, 1, " sent_bytes=") > 300 * 4 * 1000);
+    assert_true(sent_in_log(scene, 1, " to_other_sites=") <
+                sent_in_log(scene, 1, " sent_bytes=") / 4);
+}
+
+static void sites_have_a_name_for_each_learner(void **state)
+{
+    struct scene *scene = *state;
+    const char *const wrong[] = {"--set=learner.sites=east", "--set=learner.sites=a,b,c",
+                                 "--set=learner.sites=a,", "--set=learner.sites=,a"};
+    for (size_t i = 0; i < 4; i++) {
+        START("--launch=threads", wrong[i]);
+        assert_int_equal(scene_wait(scene), 2);
+        assert_file_contains(scene, "err", "is not a name for each of 2 learners");
+        scene_empty(scene);
+    }
+}
+
 /* The evaluator stands still until learner `index` was killed and is back: nothing ends before. */
 static void check_target_is_reached(struct scene *scene, uint32_t index)
 {
@@ -291,6 +334,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_killed_among_gossips_comes_back, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_is_killed_at_a_site_comes_back, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(who_leads_a_site_is_killed_and_comes_back, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(sites_have_a_name_for_each_learner, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(the_target_is_reached_all_the_same, scene_setup,
                                         scene_teardown),

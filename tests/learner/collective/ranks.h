@@ -57,6 +57,7 @@ static inline trp_status rank_wait(struct rank *rank, uint64_t ticket)
 enum ranks_kind { RANKS_LOCAL, RANKS_TCP, RANKS_UNIX, RANKS_SHARED, RANKS_KINDS };
 
 static enum ranks_kind ranks_kind; /* of the groups that are made */
+static uint32_t ranks_hosts = 1;   /* over which ranks of RANKS_TCP are spread, in turn */
 
 /* Of one rank that connects. */
 struct ranks_connecting {
@@ -104,7 +105,8 @@ static inline void ranks_listen(trp_collective_listener **listeners, const char 
                                 uint32_t size, enum ranks_kind kind)
 {
     for (uint32_t rank = 0; rank < size; rank++) {
-        char address[64] = "127.0.0.1:0";
+        char address[64];
+        snprintf(address, sizeof address, "127.0.0.%u:0", 1 + rank % ranks_hosts);
         if (kind == RANKS_UNIX)
             snprintf(address, sizeof address, "unix:/tmp/troupe-ranks-%d-%u", (int)getpid(), rank);
         assert_int_equal(trp_collective_listener_create(&listeners[rank], address, false), TRP_OK);

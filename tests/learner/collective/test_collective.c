@@ -391,6 +391,109 @@ static void doubling_sends_everything_log_n_times(void **state)
     }
 }
 
+/* ---- sites ---------------------------------------------------------------------------------- */
+
+/* Uneven ones, in any order of ranks; a letter each. */
+static const char *const divisions[] = {"aab", "aba", "abb",  "aabb",  "abab",     "abbb",
+                                        "aab", "abc", "aaab", "abbcc", "abcabcab", "aaaaabbc"};
+enum { DIVISIONS = sizeof divisions / sizeof *divisions };
+
+static void create_divided(struct ranks *ranks, const char *division)
+{
+    static const char *const letters[] = {"a", "b", "c"};
+    const char *sites[RANKS_MAX];
+    uint32_t size = (uint32_t)strlen(division);
+    for (uint32_t rank = 0; rank < size; rank++)
+        sites[rank] = letters[division[rank] - 'a'];
+    ranks_create_with(
+        ranks, size,
+        &(trp_collective_options){.group = "test", .timeout_ms = 20000, .sites = sites});
+}
+
+static void sites_have_the_serial_sum_bit_for_bit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < DIVISIONS; i++) {
+        size_t type = i % 4;
+        bool exact = types[type] != TRP_COLLECTIVE_BF16 || strlen(divisions[i]) <= 5;
+        trp_collective_op op = exact && i % 3 ? TRP_COLLECTIVE_SUM : TRP_COLLECTIVE_MAX;
+        struct kind kind = {types[type], op, type_bytes[type]};
+        struct ranks ranks;
+        create_divided(&ranks, divisions[i]);
+        ranks_run(&ranks, reduce_counts, &kind);
+        ranks_expect_right(&ranks);
+        ranks_destroy(&ranks);
+    }
+}
+
+static void a_range_has_the_bits_of_the_whole_reduction_in_sites(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < DIVISIONS; i += 3) {
+        float(*results)[ODD_MAX] = xcalloc(RANKS_MAX, sizeof *results);
+        struct ranks ranks;
+        create_divided(&ranks, divisions[i]);
+        ranks_run(&ranks, compare_orders, results);
+        ranks_expect_right(&ranks);
+        ranks_destroy(&ranks);
+        free(results);
+    }
+}
+
+/* Of n ranks in m sites: S bytes 2 (m - 1) times between sites, by first ranks alone, and 2 (n - m)
+ * times within them. */
+static void expect_bytes_of_sites(const struct ranks *ranks, const char *division, size_t count)
+{
+    uint64_t away = 0, all = 0, bytes = count * sizeof(float);
+    uint32_t sites = 0;
+    for (uint32_t rank = 0; rank < ranks->size; rank++) {
+        trp_collective_counters counters = trp_collective_read(ranks->at[rank].group);
+        bool first = strchr(division, division[rank]) == division + rank;
+        bool last = strchr(division + rank + 1, division[rank]) == NULL;
+        sites += first;
+        away += counters.bytes_sent_away;
+        all += counters.bytes_sent;
+        if (!first)
+            assert_int_equal(counters.bytes_sent_away, 0);
+        assert_int_equal(counters.bytes_sent - counters.bytes_sent_away, bytes * (!first + !last));
+    }
+    assert_int_equal(away, 2 * (sites - 1) * bytes);
+    assert_int_equal(all, 2 * (ranks->size - 1) * bytes);
+}
+
+static void sites_send_each_other_two_sums_each_as_the_formula_says(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 100, 96 * 1024 + 5};
+    for (size_t i = 0; i < DIVISIONS; i++)
+        for (size_t k = 0; k < 3; k++) {
+            size_t count = sizes[k];
+            struct ranks ranks;
+            create_divided(&ranks, divisions[i]);
+            ranks_run(&ranks, reduce_one, &count);
+            ranks_expect_right(&ranks);
+            if (strcmp(divisions[i], "abc") != 0) /* which is a ring, or doubling */
+                expect_bytes_of_sites(&ranks, divisions[i], count);
+            ranks_destroy(&ranks);
+        }
+}
+
+static void hosts_are_sites(void **state)
+{
+    (void)state;
+    if (ranks_kind != RANKS_TCP)
+        return;
+    size_t count = 1000;
+    struct ranks ranks;
+    ranks_hosts = 2;
+    ranks_create(&ranks, 5);
+    ranks_hosts = 1;
+    ranks_run(&ranks, reduce_one, &count);
+    ranks_expect_right(&ranks);
+    expect_bytes_of_sites(&ranks, "ababa", count);
+    ranks_destroy(&ranks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +506,10 @@ int main(void)
         cmocka_unit_test(many_operations_are_on_their_way_at_a_time),
         cmocka_unit_test(a_ring_sends_each_byte_as_often_as_its_formula_says),
         cmocka_unit_test(doubling_sends_everything_log_n_times),
+        cmocka_unit_test(sites_have_the_serial_sum_bit_for_bit),
+        cmocka_unit_test(a_range_has_the_bits_of_the_whole_reduction_in_sites),
+        cmocka_unit_test(sites_send_each_other_two_sums_each_as_the_formula_says),
+        cmocka_unit_test(hosts_are_sites),
     };
     RANKS_TESTS(tests);
 }

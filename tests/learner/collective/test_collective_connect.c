@@ -58,6 +58,12 @@ static void change_order(trp_collective_options *options)
     options->deterministic = options->rank == 1;
 }
 
+static void change_sites(trp_collective_options *options)
+{
+    static const char *const other[] = {"east", "west", "east"}, *const names[] = {"a", "a", "b"};
+    options->sites = options->rank == 1 ? other : names;
+}
+
 static void ranks_that_differ_are_refused_in_the_same_words(void **state)
 {
     (void)state;
@@ -71,6 +77,9 @@ static void ranks_that_differ_are_refused_in_the_same_words(void **state)
     connect_with(&ranks, 3, 10000, change_order);
     expect_everywhere(&ranks, TRP_FAILED_PRECONDITION,
                       "ranks differ in `deterministic`: rank 0 has 0, rank 1 has 1");
+    connect_with(&ranks, 3, 10000, change_sites);
+    assert_non_null(strstr(ranks.at[2].words, "ranks differ in sites (their hash): rank 0 has "));
+    assert_string_equal(ranks.at[2].words, ranks.at[1].words);
 }
 
 static void change_nonce(trp_collective_options *options)

@@ -27,12 +27,15 @@ extern char **environ;
 
 /* ---- a rank --------------------------------------------------------------------------------- */
 
+/* Of two sites the victim is the first rank of the second one. */
+static const char *const two_sites[SIZE] = {"west", "east", "east"};
+
 static uint64_t start_operation(trp_collective *group, const char *name, float *values)
 {
-    if (strcmp(name, "allreduce") == 0)
+    if (strncmp(name, "allreduce", 9) == 0)
         return trp_collective_allreduce(group, NULL, values, LARGE, TRP_COLLECTIVE_F32,
                                         TRP_COLLECTIVE_SUM);
-    if (strcmp(name, "small allreduce") == 0)
+    if (strncmp(name, "small allreduce", 15) == 0)
         return trp_collective_allreduce(group, NULL, values, SMALL, TRP_COLLECTIVE_F32,
                                         TRP_COLLECTIVE_SUM);
     if (strcmp(name, "reduce-scatter") == 0)
@@ -45,8 +48,9 @@ static uint64_t start_operation(trp_collective *group, const char *name, float *
     return trp_collective_barrier(group);
 }
 
-static const char *const operations[] = {"allreduce",  "small allreduce", "reduce-scatter",
-                                         "all-gather", "broadcast",       "barrier"};
+static const char *const operations[] = {"allreduce",         "small allreduce", "reduce-scatter",
+                                         "all-gather",        "broadcast",       "barrier",
+                                         "allreduce in sites"};
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 static void say(const char *line)
@@ -70,6 +74,7 @@ static int rank_main(char **arguments)
                                       .addresses = (const char *const *)addresses,
                                       .timeout_ms = (uint32_t)atoi(arguments[3]),
                                       .no_share = strcmp(arguments[4], "sockets") == 0,
+                                      .sites = strstr(arguments[2], "sites") ? two_sites : NULL,
                                       .connect_timeout_ms = PATIENCE_MS};
     trp_status status = trp_collective_listener_create(&listener, addresses[rank], false);
     if (status == TRP_OK)

@@ -37,15 +37,15 @@
 #define NAMED_KERNEL(NAME, words)       KERNEL(NAME)
 #define FITTING_KERNEL(NAME, words)     KERNEL(NAME)
 #define FIRST_KERNEL(NAME, words, next) KERNEL(NAME)
-static const struct cuda_kernel *const kernels[] = {
+const struct cuda_kernel *const nn_kernels[] = {
 #include "kernels_layers.def"
 #include "kernels_steps.def"
-};
+    NULL};
 
 const struct cuda_kernel *kernel_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (strcmp(kernels[i]->name, name) == 0)
-            return kernels[i];
+    for (size_t i = 0; nn_kernels[i]; i++)
+        if (strcmp(nn_kernels[i]->name, name) == 0)
+            return nn_kernels[i];
     return NULL;
 }

@@ -16,6 +16,8 @@
 #undef FITTING_KERNEL
 #undef FIRST_KERNEL
 
+extern const struct cuda_kernel *const nn_kernels[]; /* the last one is NULL */
+
 /* That of a trp_kernel's name; NULL: there is none. */
 const struct cuda_kernel *kernel_find(const char *name);
 

@@ -434,12 +434,26 @@ static trp_status check_capability(const struct gpu *gpu, const struct cudaDevic
         gpu->machine.name, properties->name, properties->major, properties->minor, CAPABILITY_MIN);
 }
 
+/* A build that lost one would find out in the middle of a step. */
+static trp_status check_code(const struct gpu *gpu, const struct cuda_kernel *const *kernels)
+{
+    for (; *kernels; kernels++)
+        if (!gpu_code(*kernels))
+            return gpu->host->fail(TRP_INTERNAL,
+                                   "device %s: libtroupe_cuda.so has no code for the kernel %s",
+                                   gpu->machine.name, (*kernels)->name);
+    return TRP_OK;
+}
+
 /* The first call that needs memory there makes a context. */
 static trp_status gpu_begin(struct gpu *gpu)
 {
     struct cudaDeviceProp properties;
     char whose[32];
     snprintf(whose, sizeof whose, "device %s", gpu->machine.name);
+    TRP_TRY(check_code(gpu, nn_kernels));
+    TRP_TRY(check_code(gpu, agents_kernels));
+    TRP_TRY(check_code(gpu, learner_kernels));
     TRP_TRY(check_driver(gpu->host, whose));
     TRP_TRY(check_number(gpu));
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->number);

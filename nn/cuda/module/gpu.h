@@ -83,6 +83,8 @@ trp_status gpu_failure(struct gpu *gpu);
 
 /* ---- run.c ------------------------------------------------------------------------------- */
 
+/* The device's code for a kernel; NULL: there is none. */
+const void *gpu_code(const struct cuda_kernel *kernel);
 void gpu_kernel(struct gpu *gpu, struct gpu_lane *lane, const struct cuda_kernel *kernel,
                 const void *arguments);
 void gpu_work(struct gpu *gpu, struct gpu_lane *lane, const struct cuda_list *list,

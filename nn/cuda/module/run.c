@@ -11,7 +11,7 @@ enum { OPERAND_ALIGNMENT = 64 };
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
-static const void *function_of(const struct cuda_kernel *kernel)
+const void *gpu_code(const struct cuda_kernel *kernel)
 {
     static const struct module_kernel *const lists[] = {module_kernels, agents_module_kernels,
                                                         learner_module_kernels};
@@ -28,7 +28,7 @@ void gpu_kernel(struct gpu *gpu, struct gpu_lane *lane, const struct cuda_kernel
     struct kernel_shape shape = kernel->shape(arguments);
     dim3 blocks = {shape.blocks, 1, 1}, threads = {shape.threads, 1, 1};
     void *parameters[] = {(void *)(uintptr_t)arguments, &shape.phases};
-    const void *function = function_of(kernel);
+    const void *function = gpu_code(kernel);
     cudaError_t error = function ? cudaLaunchKernel(function, blocks, threads, parameters,
                                                     shape.shared_bytes, lane->stream)
                                  : cudaErrorInvalidDeviceFunction;

@@ -20,8 +20,15 @@ const struct module_kernel module_kernels[] = {
 #include "nn/cuda/kernels_layers.def"
 #include "nn/cuda/kernels_steps.def"
     {NULL, NULL}};
-const struct module_kernel agents_module_kernels[] = {{NULL, NULL}};
-const struct cuda_kernel *const agents_kernels[] = {NULL};
+
+#undef NAMED_KERNEL
+#define NAMED_KERNEL(NAME, words) extern const struct cuda_kernel kernel_##NAME;
+#include "agents/kernels_agents.def"
+#undef NAMED_KERNEL
+#define NAMED_KERNEL(NAME, words) {words, &kernel_##NAME},
+const struct module_kernel agents_module_kernels[] = {
+#include "agents/kernels_agents.def"
+    {NULL, NULL}};
 const struct module_kernel learner_module_kernels[] = {{NULL, NULL}};
 const struct cuda_kernel *const learner_kernels[] = {NULL};
 

@@ -4,6 +4,7 @@
 #include "plan_case.h"
 #include "twin_kernel.h"
 
+#include "agents/bodies/moves.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/device.h"
 #include "nn/cuda/module/module.h"
@@ -146,6 +147,55 @@ static void memory_that_is_not_there_is_told_with_what_is(void **state)
     trp_device_free(&scene.device.base, memory);
     assert_false(impl->owns(scene.machine, memory));
     OR_FAIL(sync_all(&scene));
+    scene_end(&scene);
+}
+
+/* ---- kernels by their names --------------------------------------------------------------------
+ */
+
+static const char *const kernel_words[] = {
+#define NAMED_KERNEL(NAME, words) words,
+#include "agents/kernels_agents.def"
+#undef NAMED_KERNEL
+};
+
+static void kernels_of_agents_are_found_by_name_with_their_code(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 3, WITHOUT_BLAS);
+    for (size_t i = 0; i < sizeof kernel_words / sizeof *kernel_words; i++) {
+        const struct cuda_kernel *kernel =
+            scene.machine->impl->find_kernel(scene.machine, kernel_words[i]);
+        if (!kernel)
+            fail_msg("%s is not found", kernel_words[i]);
+        assert_string_equal(kernel->name, kernel_words[i]);
+    }
+    assert_null(scene.machine->impl->find_kernel(scene.machine, "critics.los"));
+    scene_end(&scene);
+}
+
+/* What the host would do is not there to be called. */
+static void never(void *arguments)
+{
+    (void)arguments;
+    fail_msg("the host was asked");
+}
+
+static void a_kernel_of_agents_runs_on_the_device(void **state)
+{
+    static const trp_kernel kernel = {"critics.add", never};
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 4, WITHOUT_BLAS);
+    struct add_actions_arguments job = {FLOATS, scene.there[0], scene.there[1]};
+    trp_operand operands[] = {
+        {offsetof(struct add_actions_arguments, from), FLOATS * sizeof(float), TRP_READ},
+        {offsetof(struct add_actions_arguments, to), FLOATS * sizeof(float), TRP_READ | TRP_WRITE}};
+    unsigned kernels = fake_cuda.kernels;
+    trp_queue_run(scene.queue, &kernel, &job, sizeof job, operands, 2);
+    OR_FAIL(trp_queue_sync(scene.queue, trp_queue_mark(scene.queue)));
+    assert_int_equal(fake_cuda.kernels, kernels + 1);
     scene_end(&scene);
 }
 
@@ -567,6 +617,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_used_is_refused_by_name),
         cmocka_unit_test(memory_that_is_not_there_is_told_with_what_is),
+        cmocka_unit_test(kernels_of_agents_are_found_by_name_with_their_code),
+        cmocka_unit_test(a_kernel_of_agents_runs_on_the_device),
         cmocka_unit_test(lists_and_their_graphs_are_what_the_host_makes),
         cmocka_unit_test(they_are_with_products_by_cublas_too),
         cmocka_unit_test(another_library_puts_what_it_has_between),

@@ -287,21 +287,28 @@ static double without_sign(double number)
     return isnan(number) ? fabs(number) : number;
 }
 
+static trp_status refuse_step(struct trp_update_run *run, const struct vector *vector,
+                              uint64_t step, const trp_phases *phases)
+{
+    size_t count = vector->spec->count;
+    if (run->mode->impl->refuse)
+        run->mode->impl->refuse(run->mode);
+    if (phases->place == count)
+        return trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g",
+                        vector->watched_name ? vector->watched_name : "number to watch", step,
+                        without_sign((double)phases->value));
+    return trp_fail(
+        TRP_INTERNAL,
+        "the gradient of '%s' is not finite in step %" PRIu64 ": number %" PRIu64 " of %zu is %g",
+        vector->spec->name, step, phases->place, count, without_sign((double)phases->value));
+}
+
 /* What became of the last phase of `vector` in that step. */
 static trp_status settle(struct trp_update_run *run, struct vector *vector, uint64_t step,
                          const trp_phases *phases)
 {
-    size_t count = vector->spec->count;
-    if (phases->refused && phases->place == count)
-        return trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g",
-                        vector->watched_name ? vector->watched_name : "number to watch", step,
-                        without_sign((double)phases->value));
     if (phases->refused)
-        return trp_fail(TRP_INTERNAL,
-                        "the gradient of '%s' is not finite in step %" PRIu64 ": number %" PRIu64
-                        " of %zu is %g",
-                        vector->spec->name, step, phases->place, count,
-                        without_sign((double)phases->value));
+        return refuse_step(run, vector, step, phases);
     run->left_out += phases->left_out - vector->left_out;
     vector->left_out = phases->left_out;
     update_report(run, vector->norm_name, sqrt(phases->norm2));

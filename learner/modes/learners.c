@@ -161,12 +161,16 @@ void learners_abort(struct learners *group, const char *why)
         trp_collective_abort(group->collective, why);
 }
 
+static trp_status wait_in_turn(struct learners *group, uint64_t ticket)
+{
+    while (turns_active() && !trp_collective_done(group->collective, ticket))
+        turns_pass();
+    return trp_collective_wait(group->collective, ticket);
+}
+
 trp_status learners_wait(struct learners *group, uint64_t ticket)
 {
-    trp_collective *collective = group->collective;
-    while (turns_active() && !trp_collective_done(collective, ticket))
-        turns_pass();
-    trp_status status = trp_collective_wait(collective, ticket);
+    trp_status status = wait_in_turn(group, ticket);
     if (status_is_transient(status) && !group->broken) {
         trp_rendezvous *rendezvous = group->options.rendezvous;
         group->broken = true;
@@ -175,6 +179,12 @@ trp_status learners_wait(struct learners *group, uint64_t ticket)
         rendezvous->impl->broken(rendezvous, group->generation, trp_last_error());
     }
     return status;
+}
+
+void learners_part(struct learners *group)
+{
+    if (wait_in_turn(group, trp_collective_barrier(group->collective)) != TRP_OK)
+        trp_log(TRP_DEBUG, "learners do not part together reason=%s", trp_last_error());
 }
 
 uint64_t learners_tell(struct learners *group, const uint64_t own[LEARNERS_WORDS])

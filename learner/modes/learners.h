@@ -63,6 +63,9 @@ void learners_abort(struct learners *group, const char *why);
 /* Waits for an operation of the generation. UNAVAILABLE, DEADLINE_EXCEEDED: it is broken. */
 TRP_MUST_USE trp_status learners_wait(struct learners *group, uint64_t ticket);
 
+/* Until everybody has come to this, or can no more. */
+void learners_part(struct learners *group);
+
 /* Everybody tells everybody else LEARNERS_WORDS words: they are in `words` when the ticket was
  * waited for. One exchange at a time. */
 uint64_t learners_tell(struct learners *group, const uint64_t own[LEARNERS_WORDS]);

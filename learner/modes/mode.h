@@ -61,6 +61,9 @@ struct mode_impl {
     /* Ends a phase: reduces, measures, steps, makes the gradient 0, all on the queue. How the phase
      * ended is in the vector's phases. */
     trp_status (*apply)(struct mode *mode, size_t index);
+    /* All learners fail alike in a phase: nobody leaves before all know. NULL: each fails by
+     * itself. */
+    void (*refuse)(struct mode *mode);
     /* The version that is published next, after `version`, which this learner published last. NULL:
      * one more, as all learners count alike. */
     uint64_t (*next_version)(struct mode *mode, uint64_t version);

@@ -237,6 +237,15 @@ static trp_status synchronous_apply(struct mode *mode, size_t index)
     return phase_finish(s, index);
 }
 
+/* Who left at once would take with it parts of sums that others still wait for: they would take it
+ * for lost, and go on without. In a guided round others are elsewhere. */
+static void synchronous_refuse(struct mode *mode)
+{
+    struct synchronous *s = synchronous_of(mode);
+    if (!s->guided)
+        learners_part(&s->group);
+}
+
 static trp_status synchronous_max(struct mode *mode, double *value)
 {
     struct synchronous *s = synchronous_of(mode);
@@ -446,6 +455,7 @@ static const struct mode_impl synchronous_impl = {
     .reduce = synchronous_reduce,
     .max = synchronous_max,
     .apply = synchronous_apply,
+    .refuse = synchronous_refuse,
     .gather = synchronous_gather,
     .release = synchronous_release,
     .destroy = synchronous_destroy,

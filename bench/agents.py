@@ -56,6 +56,8 @@ CASES = [
     Case("dqn_local_sgd", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=local_sgd"),
     Case("dqn_gossip", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=gossip"),
     Case("dqn_hogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=hogwild"),
+    Case("dqn_dogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=dogwild"),
+    Case("dqn_gaia", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=gaia learner.sites=a,b"),
     Case("ps_sync", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=sync"),
     Case("ps_async", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=async"),
     Case("ps_ssp", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=ssp"),

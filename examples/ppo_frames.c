@@ -2,7 +2,7 @@
  * the bottom is to be under it. Which side it drifts to no single frame shows: four of them, 84 x
  * 84 pixels each, are what is observed. Learners, actors and the evaluator may be on a GPU:
  *
- *     ./ppo_frames                            a process per node; a few minutes of two processors
+ *     ./ppo_frames                            a process per node; a minute or two of two processors
  *     ./ppo_frames --device=auto
  *     ./ppo_frames -- fused                   no replay, no actors: the learner steps environments
  */

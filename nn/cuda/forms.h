@@ -95,6 +95,8 @@ KERNEL_BODY void rounds_add(struct loss_sums *sums, uint32_t count, uint32_t apa
             rounds_add(mine, group, 1);                                                            \
         } else if (at->phase % ROUND_PHASES == 2 && at->thread == 0) {                             \
             rounds_add(mine, ROUND_GROUPS, group);                                                 \
+            if (round == 0)                                                                        \
+                memory->before = none;                                                             \
             NAME##_end(a, round, &memory->before, mine);                                           \
             memory->before = *mine;                                                                \
         }                                                                                          \

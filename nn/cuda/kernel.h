@@ -71,14 +71,16 @@ struct cuda_kernel {
 };
 
 /* Bytes between members have any value, and two lists that do the same are to be the same bytes. A
- * compiler that cannot do that costs graphs (queue.c), no results. */
+ * compiler that cannot do that costs graphs (queue.c), no results: then LISTS_REPEAT is 0. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_clear_padding)
 #define CLEAR_PADDING(pointer) __builtin_clear_padding(pointer)
+#define LISTS_REPEAT           1
 #endif
 #endif
 #ifndef CLEAR_PADDING
 #define CLEAR_PADDING(pointer) ((void)(pointer))
+#define LISTS_REPEAT           0
 #endif
 
 /* One thread for each of `count` things, of which thread_index() is the one at hand. */

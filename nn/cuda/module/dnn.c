@@ -56,9 +56,7 @@ struct dnn_session {
     char failed[300];
 };
 
-/* ---- opening
- * -------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 static bool dnn_find_calls(struct dnn_api *calls, void *library)
 {
@@ -100,9 +98,7 @@ static void dnn_open(struct gpu *gpu, struct dnn *dnn)
                    version / 10000, version / 100 % 100, version % 100, library.path);
 }
 
-/* ---- descriptors
- * ---------------------------------------------------------------------------
- */
+/* ---- descriptors ------------------------------------------------------------------------- */
 
 static bool dnn_check(struct dnn_session *session, int status, const char *call, const char *of)
 {
@@ -168,8 +164,7 @@ static void dnn_end(struct dnn_session *session, uint32_t first)
     }
 }
 
-/* ---- a convolution as a graph of one operation
- * --------------------------------------------- */
+/* ---- a convolution as a graph of one operation ------------------------------------------- */
 
 /* Channels lie together; `image` elements from one image or filter to the next.
  */
@@ -249,8 +244,7 @@ static dnn_descriptor make_operations(struct dnn_session *session, const struct 
     return made ? to : NULL;
 }
 
-/* ---- the best way
- * -------------------------------------------------------------------------- */
+/* ---- the best way ------------------------------------------------------------------------ */
 
 /* Sums in a fixed order, of what the factors are: with TF32 their first ten
  * bits. */
@@ -377,8 +371,7 @@ static void dnn_search(struct gpu *gpu, struct dnn *dnn, struct dnn_way *way)
                    *session.failed ? session.failed : "none of its engines suits");
 }
 
-/* ---- ways that are known
- * ------------------------------------------------------------------- */
+/* ---- ways that are known ----------------------------------------------------------------- */
 
 static struct dnn_shape conv_shape_of(const struct conv_job *job)
 {
@@ -434,9 +427,7 @@ bool dnn_convolves(struct machine *machine, const struct conv_job *job, size_t *
     return way && way->plan;
 }
 
-/* ---- doing
- * ---------------------------------------------------------------------------------
- */
+/* ---- doing ------------------------------------------------------------------------------- */
 
 static bool dnn_run(struct dnn_session *session, const struct conv_job *job, dnn_descriptor plan,
                     cudaStream_t stream)
@@ -468,5 +459,6 @@ void dnn_conv(struct gpu *gpu, struct gpu_lane *lane, const struct conv_job *job
     dnn_end(&session, 0);
     mutex_unlock(&dnn->mutex);
     if (!done)
-        lane_fail(gpu, lane, TRP_INTERNAL, session.failed);
+        lane_fail(gpu, lane, TRP_INTERNAL,
+                  *session.failed ? session.failed : "a convolution that nobody asked for first");
 }

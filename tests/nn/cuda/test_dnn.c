@@ -136,7 +136,7 @@ static void windows_of_all_kinds_are_the_reference(void **state)
                               .prefixes = with_dnn};
         check(&tried);
         assert_runs(fake, tried.precision == TRP_F32 ? FAKE_EXACT : FAKE_TF32);
-        assert_true(fake_cuda.graph_launches > 0);
+        assert_true(fake_cuda.graph_launches > 0 || !LISTS_REPEAT);
         assert_said(&tried, "products of patches", 0);
         assert_said(&tried,
                     "device cuda:0: convolutions: cuDNN 9.12.3 (" WITH_DNN "/lib/libcudnn.so.9)",
@@ -276,7 +276,10 @@ static void plan_with_the_real_one(const trp_net_spec *spec, uint32_t rows, trp_
     /* Run once and captured once, forward, and gradients of weights and, but of bytes, of inputs.
      */
     bool bytes = input_dtype(spec, 0) == TRP_UINT8;
-    assert_int_equal(*executions - before, 2 * (3 * convolutions - bytes));
+    if (LISTS_REPEAT)
+        assert_int_equal(*executions - before, 2 * (3 * convolutions - bytes));
+    else
+        assert_true(*executions - before >= 2 * (3 * convolutions - bytes));
 }
 
 static void the_real_library_plans_what_networks_have(void **state)

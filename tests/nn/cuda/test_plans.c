@@ -81,7 +81,7 @@ static void check_on_machine(void (*check)(trp_device *device), bool convolves)
     twin->machine.checks_waits = true;
     twin->machine.convolves = convolves;
     check(device);
-    assert_true(twin->machine.launches > 0);
+    assert_true(twin->machine.launches > 0 || !LISTS_REPEAT);
     assert_true(!convolves == (twin->machine.convolutions == 0));
     waits += twin->machine.waits;
     free(twin);

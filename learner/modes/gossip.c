@@ -63,12 +63,11 @@ static trp_status hear_message(struct synchronous *s, size_t index)
 {
     struct gossip_head head;
     memcpy(&head, message_in(s, index), sizeof head);
-    if (head.round != s->gossip.head.round)
+    if (gossip_hear(&s->gossip, &head) != GOSSIP_TAKEN) /* the same in that of each vector */
         return trp_fail(TRP_FAILED_PRECONDITION,
                         "learners differ: rank %" PRIu32 " is in round %" PRIu64
                         ", one that it hears of in %" PRIu64,
                         s->group.rank, s->gossip.head.round, head.round);
-    gossip_hear(&s->gossip, &head); /* the same in that of each vector */
     gossip_average(s->base.vectors->each[index].values.here, message_in(s, index) + HEAD_FLOATS,
                    count_of(s, index));
     give_back(s, index);

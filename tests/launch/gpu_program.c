@@ -1,6 +1,7 @@
 /* A program for tests of where nodes compute: DQN on CartPole with every kind of node that does. It
  * lies beside a libtroupe_cuda.so of tests (tests/nn/cuda/fake_gpus.c). */
 #include <troupe/troupe.h>
+#include "tests/nn/cuda/nvidia_leaks.h"
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {

@@ -3,6 +3,7 @@
  * fails. Where NVIDIA's own library is, it plans for an H100 that is described to it. */
 #include "fake_cuda.h"
 #include "fake_dnn.h"
+#include "nvidia_leaks.h"
 #include "plan_case.h"
 
 #include "nn/cuda/device.h"
@@ -253,13 +254,6 @@ static void each_call_may_fail(void **state)
 /* ---- NVIDIA's own ---------------------------------------------------------------------------- */
 
 #ifdef REAL_DNN
-/* Its engines keep handles of cuBLASLt's that nobody refers to. */
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:cublasLtCreate\n";
-}
-
 /* Passes of which nothing is computed. */
 static void plan_with_the_real_one(const trp_net_spec *spec, uint32_t rows, trp_precision precision)
 {

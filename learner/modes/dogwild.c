@@ -144,14 +144,37 @@ static void note_peers(struct hogwild *hogwild, const trp_generation *generation
             .member = generation->members[rank], .rank = rank, .seen_ns = now_ns};
 }
 
+/* One that came later, without a checkpoint, knows nothing of what was learned. */
+static bool is_ignorant(const struct hogwild *hogwild, const trp_generation *generation)
+{
+    return !hogwild->shares && !generation->founder &&
+           atomic_load(&hogwild->head->known.value) == 0;
+}
+
+/* With what it came with, and nothing of the pieces that the last one still sent. */
+static void begin_as_it_came(struct hogwild *hogwild)
+{
+    atomic_store(&hogwild->head->steps.value, atomic_load(&hogwild->head->known.value));
+    hogwild_share_vectors(hogwild);
+}
+
 static trp_status enter_streams(struct dogwild *dogwild, const trp_generation *generation)
 {
     struct hogwild *hogwild = dogwild->hogwild;
     hogwild->generation = generation->number;
     hogwild->base.leads = generation->rank == 0;
+    if (generation->rank == 0 && is_ignorant(hogwild, generation)) { /* it answers nobody */
+        char *why = xasprintf("who knew what was learned is gone: %s/%" PRIu32 " came later",
+                              hogwild->group.name, generation->members[0]);
+        break_generation(hogwild, why);
+        free(why);
+        return TRP_OK;
+    }
     mutex_lock(&dogwild->mutex);
     trp_status status =
         address_resolve(generation->addresses[0], &dogwild->leader, &dogwild->leader_bytes);
+    if (generation->rank == 0 && !hogwild->shares)
+        begin_as_it_came(hogwild);
     stream_begin(&dogwild->stream, generation->number, generation->nonce, generation->rank,
                  generation->size);
     mutex_unlock(&dogwild->mutex);
@@ -186,6 +209,7 @@ static trp_status dogwild_meet(struct mode *mode, struct mode_meeting *meeting)
     trp_rendezvous *rendezvous = hogwild->group.rendezvous;
     trp_generation generation = {0};
     atomic_store(&hogwild->head->steps.value, meeting->steps);
+    atomic_store(&hogwild->head->known.value, meeting->steps); /* of a checkpoint */
     hogwild_share_vectors(hogwild);
     TRP_TRY(rendezvous->impl->announce(rendezvous, dogwild->address));
     TRP_TRY(thread_start(&dogwild->thread, "dogwild", run_streams, dogwild));

@@ -265,8 +265,9 @@ static struct run *run_of_a_newcomer(const char *mode, const char *checkpoints)
 static void new_members_among_themselves_do_not_begin_anew(void **state)
 {
     (void)state;
-    static const char *const modes[] = {"synchronous", "sharded", "local_sgd", "hogwild"};
-    for (size_t i = 0; i < 4; i++) {
+    static const char *const modes[] = {"synchronous", "sharded", "local_sgd", "hogwild",
+                                        "dogwild"};
+    for (size_t i = 0; i < 5; i++) {
         struct run *run = run_of_a_newcomer(modes[i], NULL);
         assert_int_not_equal(run->members[0].status, TRP_OK);
         assert_non_null(strstr(run->members[0].words, "is gone"));
@@ -301,8 +302,9 @@ static void versions_go_on_though_generations_are_counted_anew(void **state)
 static void new_members_among_themselves_go_back_to_the_checkpoint(void **state)
 {
     (void)state;
-    static const char *const modes[] = {"synchronous", "sharded", "local_sgd", "hogwild"};
-    for (size_t i = 0; i < 4; i++) {
+    static const char *const modes[] = {"synchronous", "sharded", "local_sgd", "hogwild",
+                                        "dogwild"};
+    for (size_t i = 0; i < 5; i++) {
         char dir[] = "/tmp/test_newcomers.XXXXXX", command[64];
         assert_non_null(mkdtemp(dir));
         run_free(run_all(&(struct plan){

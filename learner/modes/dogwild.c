@@ -278,16 +278,13 @@ static trp_status dogwild_end(struct mode *mode, struct mode_round *round)
     return enter_next_streams(dogwild, 0, &generation);
 }
 
-/* Steps grow from one version to the next. Who leads after another one may know a few less than it
- * did; but generations are never used twice. */
 static uint64_t dogwild_next_version(struct mode *mode, uint64_t version)
 {
     struct hogwild *hogwild = (struct hogwild *)mode;
-    uint64_t least = (hogwild->generation << DOGWILD_STEPS_BITS) +
-                     atomic_load(&hogwild->head->steps.value) + SERVER_FIRST_VERSION;
     if (mode->leads)
         hogwild_share_unlearned(hogwild);
-    return least > version ? least : version + 1;
+    return mode_next_version(hogwild->generation, atomic_load(&hogwild->head->steps.value),
+                             version);
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */

@@ -22,8 +22,6 @@ enum {
      * messages with what the system has around them. A pass gives up those of 20 before it. */
     DOGWILD_WINDOW = 64,
     DOGWILD_PATIENCE = 20,
-    /* dogwild.c: more steps than who leads next has not heard of. */
-    DOGWILD_STEPS_BITS = 20,
     /* dogwild.c: between two passes, as steps of small networks take a millisecond; how many
      * messages are taken before it is looked at the time. */
     DOGWILD_PASS_MS = 2,
@@ -35,8 +33,10 @@ enum {
     /* server_link.c: a copy of values that are written meanwhile is made again; 7 MB take less than
      * a step with them. */
     SERVER_COPY_TRIES = 8,
-    /* server.c: more than are published before learners meet. */
-    SERVER_FIRST_VERSION = 8,
+    /* mode.c: more steps than who leads next has not heard of, as LEARNER_VERSION_GAP has; more
+     * versions than are published before learners meet. */
+    MODE_STEPS_BITS = 20,
+    MODE_FIRST_VERSION = 8,
 };
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "dogwild.h"
 #include "hogwild.h"
+#include "limits.h"
 
 enum { SYNCHRONOUS, SHARDED, HOGWILD, LOCAL_SGD, GOSSIP, SERVER, DOGWILD, GAIA, MODES };
 static const char *const names[MODES] = {"synchronous", "sharded", "hogwild", "local_sgd",
@@ -42,6 +43,12 @@ uint64_t meeting_version(const struct mode_meeting *meeting, uint64_t generation
     uint64_t before = meeting->generation;
     uint64_t since = before > 0 && before < generation ? generation - before : 0;
     return meeting->version + since * meeting->version_gap;
+}
+
+uint64_t mode_next_version(uint64_t generation, uint64_t steps, uint64_t version)
+{
+    uint64_t least = (generation << MODE_STEPS_BITS) + steps + MODE_FIRST_VERSION;
+    return least > version ? least : version + 1;
 }
 
 trp_status mode_create(struct mode **out, struct vectors *vectors,

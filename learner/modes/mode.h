@@ -42,6 +42,11 @@ struct mode_meeting {
 /* The version to go on from in `generation`: above all that were published in those since. */
 uint64_t meeting_version(const struct mode_meeting *meeting, uint64_t generation);
 
+/* The version after `version` where learners count by themselves, from the steps of all. Steps grow
+ * from one version to the next. Who leads after another one may know of fewer, or have published
+ * more often: a generation begins above all that the one before used. */
+uint64_t mode_next_version(uint64_t generation, uint64_t steps, uint64_t version);
+
 /* What is NULL does nothing. */
 struct mode_impl {
     /* Before the first round, and when the group is another one or broken: all have the state of

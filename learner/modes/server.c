@@ -222,12 +222,10 @@ static trp_status server_meet(struct mode *base, struct mode_meeting *meeting)
     return TRP_OK;
 }
 
-/* Steps grow from one version to the next, whoever leads; what was published before all met has
- * smaller numbers. */
 static uint64_t server_next_version(struct mode *base, uint64_t version)
 {
-    uint64_t least = server_mode_of(base)->links.steps + SERVER_FIRST_VERSION;
-    return server_mode_of(base)->links.steps > 0 && least > version ? least : version + 1;
+    const struct server_mode *mode = server_mode_of(base);
+    return mode_next_version(mode->generation, mode->links.steps, version);
 }
 
 /* ---- its life ------------------------------------------------------------------------------ */

@@ -261,6 +261,7 @@ static void pupil_run(void *arg)
     struct pupil *pupil = arg;
     pupil->status = trp_learner_run(pupil->learner);
     pupil->words = xstrdup(pupil->status == TRP_OK ? "" : trp_last_error());
+    trp_gang_left(pupil->pair->gang, pupil->index, pupil->status == TRP_OK ? NULL : pupil->words);
     mutex_lock(&pupil->pair->mutex);
     if (pupil->index == 0)
         pupil->pair->hangs = false;
@@ -268,15 +269,17 @@ static void pupil_run(void *arg)
     mutex_unlock(&pupil->pair->mutex);
 }
 
+/* Pupil 1 goes on for `more` steps. Generations there were before. */
 static void pair_run(struct pair *pair, trp_parameter_server_options options, uint64_t steps,
-                     bool hangs, bool goes_on)
+                     uint64_t more, bool hangs, bool goes_on)
 {
     static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
     *pair = (struct pair){.hangs = hangs};
     mutex_init(&pair->mutex);
     cond_init(&pair->changed);
     site_begin(&pair->site, options, true);
-    pair->gang = trp_gang_create(&(trp_gang_options){.name = "learner", .count = LEARNERS_HERE});
+    pair->gang = trp_gang_create(&(trp_gang_options){
+        .name = "learner", .count = LEARNERS_HERE, .keeps_nothing = true, .last_number = 5});
     for (uint32_t i = 0; i < LEARNERS_HERE; i++) {
         struct pupil *pupil = &pair->pupils[i];
         struct falling *falling = falling_create(&sgd);
@@ -291,7 +294,7 @@ static void pair_run(struct pair *pair, trp_parameter_server_options options, ui
                 &(trp_learner_loop_options){.updater = &falling->base,
                                             .stop = pupil->stop,
                                             .publish_every = 1,
-                                            .max_steps = steps,
+                                            .max_steps = steps + (i == 1 ? more : 0),
                                             .group = {.mode = "server",
                                                       .name = "learner",
                                                       .rendezvous = trp_gang_member(pair->gang, i),
@@ -326,7 +329,7 @@ static void two_learners_stay_within_the_slack(void **state)
         struct pair pair;
         /* One ends with the last step of all; nobody waits for it then. */
         pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SSP, .slack = slack}, 200,
-                 false, true);
+                 0, false, true);
         for (size_t i = 0; i < SERVERS; i++) {
             trp_parameter_server_counters counters =
                 trp_parameter_server_read(pair.site.lines[i].server);
@@ -341,7 +344,7 @@ static void who_does_not_push_is_named(void **state)
 {
     (void)state;
     struct pair pair;
-    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, true, false);
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, 0, true, false);
     assert_int_equal(pair.pupils[0].status, TRP_ABORTED); /* not asked for again */
     assert_null(strstr(pair.pupils[0].words, "did not answer"));
     assert_non_null(
@@ -354,10 +357,23 @@ static void others_go_on_without_who_does_not_push(void **state)
 {
     (void)state;
     struct pair pair;
-    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, true, true);
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, 0, true, true);
     assert_int_equal(pair.pupils[0].status, TRP_OK);
     assert_int_equal(pair.pupils[1].status, TRP_OK); /* it came back, and ended with the others */
     assert_true(trp_parameter_server_read(pair.site.lines[0].server).pushes >= 40);
+    pair_end(&pair);
+}
+
+/* The one that led has published much more often. */
+static void who_leads_next_publishes_above_all_that_were_used(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, 40, 20, true, true);
+    assert_int_equal(pair.pupils[0].status, TRP_OK);
+    assert_int_equal(pair.pupils[1].status, TRP_OK);
+    assert_true(trp_learner_read(pair.pupils[1].learner).version >
+                trp_learner_read(pair.pupils[0].learner).version);
     pair_end(&pair);
 }
 
@@ -411,6 +427,7 @@ int main(void)
         cmocka_unit_test(two_learners_stay_within_the_slack),
         cmocka_unit_test(who_does_not_push_is_named),
         cmocka_unit_test(others_go_on_without_who_does_not_push),
+        cmocka_unit_test(who_leads_next_publishes_above_all_that_were_used),
         cmocka_unit_test(a_server_that_is_gone_is_named_within_the_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

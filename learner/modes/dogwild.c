@@ -365,7 +365,8 @@ static void make_stream(struct dogwild *dogwild)
                 .once = !spec->learned};
         }
     }
-    stream_create(&dogwild->stream, chunks, count, &hogwild->head->steps.value);
+    stream_create(&dogwild->stream, chunks, count, hogwild->head->layout,
+                  &hogwild->head->steps.value);
     free(chunks);
 }
 

@@ -40,9 +40,10 @@ static void load_base(const struct stream_chunk *chunk)
 /* ---- life ------------------------------------------------------------------------------------ */
 
 void stream_create(struct stream *stream, const struct stream_chunk *chunks, size_t count,
-                   _Atomic uint64_t *steps)
+                   uint64_t layout, _Atomic uint64_t *steps)
 {
-    *stream = (struct stream){.chunks = xmemdup(chunks, count * sizeof *chunks),
+    *stream = (struct stream){.magic = STREAM_MAGIC ^ layout,
+                              .chunks = xmemdup(chunks, count * sizeof *chunks),
                               .chunk_count = count,
                               .next = count,
                               .steps = steps};
@@ -125,7 +126,7 @@ void stream_begin_pass(struct stream *stream)
 static size_t stream_bytes(struct stream *stream, struct stream_message *message)
 {
     size_t bytes = offsetof(struct stream_message, numbers) + message->count * sizeof(float);
-    message->magic = STREAM_MAGIC;
+    message->magic = stream->magic;
     message->generation = stream->generation;
     message->nonce = stream->nonce;
     message->rank = stream->rank;
@@ -219,7 +220,7 @@ static bool is_of_stream(const struct stream *stream, const struct stream_messag
                          size_t size)
 {
     const size_t head = offsetof(struct stream_message, numbers);
-    if (size < head || message->magic != STREAM_MAGIC || message->nonce != stream->nonce ||
+    if (size < head || message->magic != stream->magic || message->nonce != stream->nonce ||
         message->generation != stream->generation || message->rank >= stream->size ||
         (message->rank == 0) == (stream->rank == 0) || message->chunk >= stream->chunk_count)
         return false;

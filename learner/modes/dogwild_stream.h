@@ -34,7 +34,7 @@ struct stream_chunk {
 };
 
 /* As it is on the wire, but that only `count` numbers are sent; both ends have the same order of
- * bytes, or they do not know each other's magic number. */
+ * bytes and learn the same vectors, or they do not know each other's magic number. */
 struct stream_message {
     uint64_t magic;
     uint64_t generation, nonce; /* a secret of those who are in it */
@@ -63,7 +63,7 @@ struct stream {
     struct stream_chunk *chunks;
     size_t chunk_count, next; /* of the pass */
     size_t awaited;
-    uint64_t generation, nonce;
+    uint64_t magic, generation, nonce;
     uint32_t rank, size;
     bool works;                /* it had a rank above 0: what it has beside b came of its steps */
     _Atomic uint64_t *steps;   /* all learners' */
@@ -72,9 +72,10 @@ struct stream {
     struct stream_counters counters;
 };
 
-/* Chunks are copied but for what they point to; so is not `steps`. */
+/* Chunks are copied but for what they point to; so is not `steps`. `layout` is of which vectors
+ * they are: who learns others is not listened to. */
 void stream_create(struct stream *stream, const struct stream_chunk *chunks, size_t count,
-                   _Atomic uint64_t *steps);
+                   uint64_t layout, _Atomic uint64_t *steps);
 void stream_destroy(struct stream *stream); /* zeroed is fine */
 
 /* Another generation: what is on its way is of none. */

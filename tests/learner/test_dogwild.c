@@ -15,7 +15,13 @@
 #include "tests/learner/group_fixture.h"
 #include "tests/learner/scripted.h"
 
-enum { PEERS = 4, NUMBERS_HERE = 2 * DOGWILD_NUMBERS + 7, CHUNKS = 3, MESSAGES_MAX = 8192 };
+enum {
+    PEERS = 4,
+    NUMBERS_HERE = 2 * DOGWILD_NUMBERS + 7,
+    CHUNKS = 3,
+    MESSAGES_MAX = 8192,
+    LAYOUT = 5
+};
 
 /* ---- streams of a scripted network -------------------------------------------------------------
  */
@@ -87,7 +93,7 @@ static void web_begin(struct web *web, size_t numbers)
         for (size_t i = 0; i < numbers; i++)
             first[i] = (float)(i % 13) - 5 * (float)self;
         put_shared(web->pairs[self], first, numbers);
-        stream_create(&web->streams[self], chunks, count, &web->steps[self]);
+        stream_create(&web->streams[self], chunks, count, LAYOUT, &web->steps[self]);
         stream_begin(&web->streams[self], 1, 77, self, PEERS);
     }
 }
@@ -411,6 +417,31 @@ static void what_is_no_message_changes_nothing(void **state)
     web_end(&web);
 }
 
+/* Of as many numbers, but others. */
+static void who_learns_something_else_is_not_listened_to(void **state)
+{
+    (void)state;
+    struct web web;
+    struct stream_message message, answer;
+    struct stream other;
+    struct stream_chunk chunk = {.count = FEW};
+    shared_pair pairs[FEW / 2 + 1] = {0};
+    _Atomic uint64_t steps = 0;
+    web_begin(&web, FEW);
+    chunk.values = pairs;
+    for (uint64_t layout = LAYOUT; layout < LAYOUT + 2; layout++) {
+        stream_create(&other, &chunk, 1, layout, &steps);
+        stream_begin(&other, 1, 77, 1, PEERS);
+        stream_begin_pass(&other);
+        size_t bytes = stream_ask(&other, &message);
+        bytes = stream_take(&web.streams[0], &message, bytes, &answer);
+        assert_int_equal(bytes > 0, layout == LAYOUT);
+        assert_int_equal(web.streams[0].counters.strange, layout != LAYOUT);
+        stream_destroy(&other);
+    }
+    web_end(&web);
+}
+
 static void so_many_answers_are_awaited_and_no_more(void **state)
 {
     enum { MANY = DOGWILD_WINDOW + 10 };
@@ -422,7 +453,7 @@ static void so_many_answers_are_awaited_and_no_more(void **state)
     _Atomic uint64_t steps = 0;
     for (size_t i = 0; i < MANY; i++)
         chunks[i] = (struct stream_chunk){.values = &pairs[i], .count = 2};
-    stream_create(&stream, chunks, MANY, &steps);
+    stream_create(&stream, chunks, MANY, LAYOUT, &steps);
     stream_begin(&stream, 1, 1, 1, 2);
     stream_begin_pass(&stream);
     for (uint32_t n = 0; n < DOGWILD_WINDOW; n++)
@@ -494,6 +525,7 @@ int main(void)
         cmocka_unit_test(who_joins_has_all_when_each_chunk_came),
         cmocka_unit_test(the_next_rank_0_gets_what_others_have_not_sent),
         cmocka_unit_test(what_is_no_message_changes_nothing),
+        cmocka_unit_test(who_learns_something_else_is_not_listened_to),
         cmocka_unit_test(so_many_answers_are_awaited_and_no_more),
         cmocka_unit_test(one_learner_has_the_bits_of_one_that_is_alone),
         cmocka_unit_test(learners_count_their_steps_together_and_go_on_without_the_dead),

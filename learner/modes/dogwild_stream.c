@@ -14,6 +14,15 @@ static size_t pairs_of(const struct stream_chunk *chunk)
     return (chunk->count + 1) / 2;
 }
 
+/* What is not finite would be everybody's for ever. */
+static bool is_chunk_finite(const float *numbers, size_t count)
+{
+    float all = 0;
+    for (size_t i = 0; i < count; i++)
+        all += numbers[i] * 0;
+    return isfinite(all);
+}
+
 /* A learner that leaves blocks without a gradient alone sees by the count that it has to load. */
 static void count_change(const struct stream_chunk *chunk)
 {
@@ -193,10 +202,14 @@ static size_t take_delta(struct stream *stream, const struct stream_message *mes
         stream->counters.old++;
         return 0;
     }
-    peer->sequences[message->chunk] = message->sequence;
     load_shared(chunk->values, from, 2 * pairs_of(chunk));
     for (size_t i = 0; i < chunk->count; i++)
         to[i] = from[i] + message->numbers[i];
+    if (!chunk->once && !is_chunk_finite(to, chunk->count)) {
+        stream->counters.strange++;
+        return 0;
+    }
+    peer->sequences[message->chunk] = message->sequence;
     if (!chunk->once)
         move_chunk(chunk, from, to);
     if (message->steps > peer->steps) {
@@ -228,21 +241,12 @@ static bool is_of_stream(const struct stream *stream, const struct stream_messag
            size == head + message->count * sizeof(float);
 }
 
-/* What is not finite would be everybody's for ever. */
-static bool is_finite(const struct stream_message *message)
-{
-    float all = 0;
-    for (uint32_t i = 0; i < message->count; i++)
-        all += message->numbers[i] * 0;
-    return isfinite(all);
-}
-
 size_t stream_take(struct stream *stream, const void *bytes, size_t size,
                    struct stream_message *answer)
 {
     struct stream_message message = {0};
     memcpy(&message, bytes, size < sizeof message ? size : sizeof message);
-    if (!is_of_stream(stream, &message, size) || !is_finite(&message)) {
+    if (!is_of_stream(stream, &message, size) || !is_chunk_finite(message.numbers, message.count)) {
         stream->counters.strange++;
         return 0;
     }

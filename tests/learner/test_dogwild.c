@@ -1,5 +1,6 @@
 /* Dogwild's streams over a network that loses, repeats and reorders what a script says, beside a
  * reference in double that replays the same script; and whole learners over real datagrams. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -442,6 +443,26 @@ static void who_learns_something_else_is_not_listened_to(void **state)
     web_end(&web);
 }
 
+/* Both are finite, and their sum is not. */
+static void a_delta_that_would_overflow_changes_nothing(void **state)
+{
+    (void)state;
+    struct web web;
+    struct stream_message message, answer;
+    web_begin(&web, FEW);
+    stream_begin_pass(&web.streams[1]);
+    size_t bytes = stream_ask(&web.streams[1], &message);
+    message.numbers[3] = FLT_MAX;
+    assert_true(stream_take(&web.streams[0], &message, bytes, &answer) > 0);
+    message.sequence++;
+    assert_int_equal(stream_take(&web.streams[0], &message, bytes, &answer), 0);
+    assert_int_equal(web.streams[0].counters.strange, 1);
+    assert_true(number_of(&web, 0, 3) == FLT_MAX);
+    message.numbers[3] = 0; /* with the number that was not taken */
+    assert_true(stream_take(&web.streams[0], &message, bytes, &answer) > 0);
+    web_end(&web);
+}
+
 static void so_many_answers_are_awaited_and_no_more(void **state)
 {
     enum { MANY = DOGWILD_WINDOW + 10 };
@@ -526,6 +547,7 @@ int main(void)
         cmocka_unit_test(the_next_rank_0_gets_what_others_have_not_sent),
         cmocka_unit_test(what_is_no_message_changes_nothing),
         cmocka_unit_test(who_learns_something_else_is_not_listened_to),
+        cmocka_unit_test(a_delta_that_would_overflow_changes_nothing),
         cmocka_unit_test(so_many_answers_are_awaited_and_no_more),
         cmocka_unit_test(one_learner_has_the_bits_of_one_that_is_alone),
         cmocka_unit_test(learners_count_their_steps_together_and_go_on_without_the_dead),

@@ -311,6 +311,7 @@ static trp_status prepare(trp_learner *learner)
                                    .outer_momentum = group->outer_momentum,
                                    .significance = group->significance,
                                    .site_slack = group->site_slack,
+                                   .max_steps = learner->options.max_steps,
                                    .servers = group->servers,
                                    .bucket_bytes = group->bucket_bytes ? group->bucket_bytes
                                                                        : LEARNER_BUCKET_BYTES};

@@ -131,8 +131,11 @@ TRP_API void trp_collective_destroy(trp_collective *collective);
 TRP_API uint32_t trp_collective_rank(const trp_collective *collective);
 TRP_API uint32_t trp_collective_size(const trp_collective *collective);
 
-/* Rank `rank`'s range of `count` values, [low, high): together they are all, in the order of ranks.
- * Ranges begin at multiples of 64 bytes, and of 32 values; some may be empty. */
+/* Ranges begin at multiples of so many values, 64 bytes of the smallest type. */
+enum { TRP_COLLECTIVE_RANGE_VALUES = 32 };
+
+/* Rank `rank`'s range of `count` values, [low, high): together they are all, in the order of ranks,
+ * and as even as that goes; some may be empty. */
 TRP_API void trp_collective_range(const trp_collective *collective, size_t count, uint32_t rank,
                                   size_t *low, size_t *high);
 

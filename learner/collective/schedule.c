@@ -2,7 +2,7 @@
  * ranks needs no more memory than one of two. */
 #include "schedule.h"
 
-enum { RANGE_VALUES = 32 }; /* 64 bytes of the smallest type */
+enum { RANGE_VALUES = TRP_COLLECTIVE_RANGE_VALUES };
 
 void schedule_range(uint64_t count, uint32_t size, uint32_t rank, size_t *low, size_t *high)
 {

@@ -13,12 +13,14 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "core/status.h"
 #include "gaia_rule.h"
+#include "limits.h"
 #include "synchronous.h"
 
 enum { CIRCLE_OF_SITE, CIRCLE_OF_FIRSTS, CIRCLES };
-enum { CIRCLE_ADDRESS_BYTES = 256, NEWS_WORDS = 32 };
+enum { CIRCLE_ADDRESS_BYTES = 256 };
 
 /* What is decided together: numbers of learners, but for batches. */
 enum { SAYS_STOPS, SAYS_OVER, SAYS_LEAVES, SAYS_GOES_ON, SAYS_BATCHES, SAYS };
@@ -106,26 +108,27 @@ static void say_clock(struct gaia *gaia, uint64_t number, const uint64_t says[SA
 }
 
 /* All have said how much matters: blocks are as long as the longest. */
-static void send_news(struct gaia *gaia, uint64_t number, size_t index)
+static trp_status send_news(struct gaia *gaia, uint64_t number, size_t index)
 {
     struct gaia_clock *clock = clock_at(gaia, number);
     const struct gaia_news *news = gaia_kept(&gaia->rules[index], number);
-    uint64_t most = 0;
-    for (uint32_t site = 0; site < gaia->sites; site++)
-        most = said_of(clock, site)[index] > most ? said_of(clock, site)[index] : most;
-    size_t words =
-        (gaia_words(&gaia->rules[index], most) + NEWS_WORDS - 1) / NEWS_WORDS * NEWS_WORDS;
+    enum { RANGE = TRP_COLLECTIVE_RANGE_VALUES }; /* each site's block is its range */
+    size_t most;
+    TRP_TRY(
+        gaia_most(&gaia->rules[index], said_of(clock, 0) + index, TRP_UPDATER_VECTORS_MAX, &most));
+    size_t words = (gaia_words(&gaia->rules[index], most) + RANGE - 1) / RANGE * RANGE;
     free(clock->blocks[index]);
     clock->blocks[index] = xcalloc(gaia->sites * words + 1, sizeof(uint32_t));
     clock->block_words[index] = words;
     if (words == 0)
-        return;
+        return TRP_OK;
     uint32_t *own = clock->blocks[index] + gaia->site * words;
     gaia_pack(&gaia->rules[index], news, own);
     gaia->bytes += (gaia->sites - 1) * words * sizeof *own;
     clock->tickets[index] =
         trp_collective_all_gather(gaia->circles[CIRCLE_OF_FIRSTS].collective, NULL,
                                   clock->blocks[index], gaia->sites * words, TRP_COLLECTIVE_I32);
+    return TRP_OK;
 }
 
 static trp_status hear_news(struct gaia *gaia, uint64_t number, size_t index)
@@ -147,6 +150,19 @@ static trp_status hear_news(struct gaia *gaia, uint64_t number, size_t index)
     return TRP_OK;
 }
 
+/* This may be the last clock of the circle: who leaves it has done all that it started, or the
+ * others fail. Operations are in order, so what is on its way is done before this. */
+static trp_status drain_sites(struct gaia *gaia, const uint64_t says[SAYS])
+{
+    const struct circle *firsts = &gaia->circles[CIRCLE_OF_FIRSTS];
+    uint64_t limit = gaia->s->options.max_steps;
+    uint64_t steps = gaia->s->local_steps + (says[SAYS_BATCHES] > 0);
+    bool ends = says[SAYS_GOES_ON] == 0 || (limit > 0 && steps >= limit);
+    if (!ends && !says[SAYS_LEAVES] && !says[SAYS_STOPS] && !says[SAYS_OVER])
+        return TRP_OK;
+    return circle_wait(gaia, firsts, trp_collective_barrier(firsts->collective));
+}
+
 /* *says: what was said of the clock that is decided about now. */
 static trp_status end_clock_of_sites(struct gaia *gaia, uint64_t says[SAYS])
 {
@@ -164,12 +180,12 @@ static trp_status end_clock_of_sites(struct gaia *gaia, uint64_t says[SAYS])
         memcpy(says, clock->words, SAYS * sizeof *says);
         for (size_t i = 0; i < vectors->count; i++)
             if (vectors->each[i].spec->learned)
-                send_news(gaia, number - gaia->slack / 2, i);
+                TRP_TRY(send_news(gaia, number - gaia->slack / 2, i));
     }
     for (size_t i = 0; i < vectors->count; i++)
         while (vectors->each[i].spec->learned && !gaia_may_go_on(&gaia->rules[i]))
             TRP_TRY(hear_news(gaia, gaia_awaited_clock(&gaia->rules[i]), i));
-    return TRP_OK;
+    return drain_sites(gaia, says);
 }
 
 /* ---- within a site -----------------------------------------------------------------------------
@@ -297,17 +313,14 @@ static trp_status join_circle(struct gaia *gaia, uint32_t which, const char *con
     circle->size = size;
     trp_status status = TRP_OK;
     if (size > 1 || which == CIRCLE_OF_FIRSTS)
-        status = trp_collective_connect(
-            &circle->collective, circle->listener,
-            &(trp_collective_options){.group = name,
-                                      .generation = group->generation,
-                                      .nonce = nonce,
-                                      .rank = own,
-                                      .size = size,
-                                      .addresses = addresses,
-                                      .fingerprint = gaia->s->fingerprint,
-                                      .timeout_ms = group->options.timeout_ms,
-                                      .stop = group->options.stop});
+        status = learners_connect(group, circle->listener,
+                                  &(trp_collective_options){.group = name,
+                                                            .nonce = nonce,
+                                                            .rank = own,
+                                                            .size = size,
+                                                            .addresses = addresses,
+                                                            .fingerprint = gaia->s->fingerprint},
+                                  &circle->collective);
     free(name);
     return status;
 }
@@ -488,6 +501,13 @@ static trp_status check_gaia(const struct vectors *vectors, const struct mode_op
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "learner: the mode gaia is for hosts, the device %s is none",
                         trp_device_name(vectors->device));
+    if (!(options->significance >= 0 && options->significance <= GAIA_SIGNIFICANCE_MAX))
+        return trp_fail(TRP_INVALID_ARGUMENT, "learner: significance is %g, must be from 0 to %g",
+                        options->significance, (double)GAIA_SIGNIFICANCE_MAX);
+    if (options->site_slack > GAIA_SLACK_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "learner: site_slack is %" PRIu32 ", must be at most %d",
+                        options->site_slack, GAIA_SLACK_MAX);
     return TRP_OK;
 }
 
@@ -500,6 +520,7 @@ trp_status gaia_mode_create(struct mode **out, struct vectors *vectors,
     struct synchronous *s = (struct synchronous *)*out;
     struct gaia *gaia = s->gaia = xcalloc(1, sizeof *gaia);
     gaia->s = s;
+    s->fingerprint = hash_bytes(s->fingerprint, &options->max_steps, sizeof options->max_steps);
     gaia->slack = options->site_slack;
     gaia->clocks = xcalloc(gaia->slack + 1, sizeof *gaia->clocks);
     s->base.impl = &gaia_impl;

@@ -148,6 +148,22 @@ size_t gaia_words(const struct gaia_rule *rule, size_t count)
     return place_words(rule, count) + count;
 }
 
+trp_status gaia_most(const struct gaia_rule *rule, const uint64_t *said, size_t stride,
+                     size_t *most)
+{
+    *most = 0;
+    for (uint32_t site = 0; site < rule->sites; site++) {
+        uint64_t count = said[site * stride];
+        if (count > rule->count)
+            return trp_fail(TRP_DATA_LOSS,
+                            "site %" PRIu32 " of %" PRIu32 " says that it sends %" PRIu64
+                            " numbers of %zu",
+                            site, rule->sites, count, rule->count);
+        *most = count > *most ? (size_t)count : *most;
+    }
+    return TRP_OK;
+}
+
 void gaia_pack(const struct gaia_rule *rule, const struct gaia_news *news, uint32_t *words)
 {
     size_t places = place_words(rule, news->count);

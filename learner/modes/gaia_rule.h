@@ -74,6 +74,11 @@ const struct gaia_news *gaia_kept(const struct gaia_rule *rule, uint64_t clock);
 size_t gaia_words(const struct gaia_rule *rule, size_t count);
 void gaia_pack(const struct gaia_rule *rule, const struct gaia_news *news, uint32_t *words);
 
+/* The most news of a site; said[site * stride] is how many it said that it has. DATA_LOSS: one said
+ * more than there are numbers. */
+TRP_MUST_USE trp_status gaia_most(const struct gaia_rule *rule, const uint64_t *said, size_t stride,
+                                  size_t *most);
+
 /* *news are the rule's until the next ones. DATA_LOSS: words are not of so many news. */
 TRP_MUST_USE trp_status gaia_unpack(struct gaia_rule *rule, const uint32_t *words, size_t count,
                                     const struct gaia_news **news);

@@ -88,25 +88,19 @@ static trp_status read_sites(const struct learners *group, const trp_generation 
     return TRP_OK;
 }
 
-static trp_status connect_ranks(struct learners *group, const trp_generation *generation,
-                                uint64_t fingerprint, const char *const *sites)
+trp_status learners_connect(struct learners *group, trp_collective_listener *listener,
+                            const trp_collective_options *ranks, trp_collective **out)
 {
-    return trp_collective_connect(&group->collective, group->listener,
-                                  &(trp_collective_options){.group = group->options.name,
-                                                            .generation = generation->number,
-                                                            .nonce = generation->nonce,
-                                                            .rank = generation->rank,
-                                                            .size = generation->size,
-                                                            .addresses = generation->addresses,
-                                                            .sites = sites,
-                                                            .fingerprint = fingerprint,
-                                                            .timeout_ms = group->options.timeout_ms,
-                                                            .deterministic = turns_active(),
-                                                            .no_share = group->options.no_share,
-                                                            .device = group->options.device,
-                                                            .is_over = generation_is_over,
-                                                            .context = group,
-                                                            .stop = group->options.stop});
+    trp_collective_options options = *ranks;
+    options.generation = group->generation;
+    options.timeout_ms = group->options.timeout_ms;
+    options.deterministic = turns_active();
+    options.no_share = group->options.no_share;
+    options.device = group->options.device;
+    options.is_over = generation_is_over;
+    options.context = group;
+    options.stop = group->options.stop;
+    return trp_collective_connect(out, listener, &options);
 }
 
 static trp_status join(struct learners *group, const trp_generation *generation,
@@ -123,7 +117,15 @@ static trp_status join(struct learners *group, const trp_generation *generation,
     char **sites = group->options.sites ? xcalloc(generation->size, sizeof *sites) : NULL;
     trp_status status = sites ? read_sites(group, generation, sites) : TRP_OK;
     if (status == TRP_OK)
-        status = connect_ranks(group, generation, fingerprint, (const char *const *)sites);
+        status = learners_connect(group, group->listener,
+                                  &(trp_collective_options){.group = group->options.name,
+                                                            .nonce = generation->nonce,
+                                                            .rank = generation->rank,
+                                                            .size = generation->size,
+                                                            .addresses = generation->addresses,
+                                                            .sites = (const char *const *)sites,
+                                                            .fingerprint = fingerprint},
+                                  &group->collective);
     if (status == TRP_OK)
         trp_log(TRP_INFO, "learner is in group=%s generation=%" PRIu64 " rank=%u of=%u",
                 group->options.name, group->generation, group->rank, group->size);

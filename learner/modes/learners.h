@@ -51,6 +51,12 @@ const char *learners_site(const char *names, uint32_t index, size_t *bytes);
  * CANCELLED: this one is to stop. UNAVAILABLE: the group has ended, and why. */
 TRP_MUST_USE trp_status learners_meet(struct learners *group, uint64_t fingerprint);
 
+/* With ranks of this generation, of which `ranks` says who they are: group, nonce, rank, size,
+ * addresses, sites and fingerprint. All else is as the group has it. Fails as
+ * trp_collective_connect(). */
+TRP_MUST_USE trp_status learners_connect(struct learners *group, trp_collective_listener *listener,
+                                         const trp_collective_options *ranks, trp_collective **out);
+
 /* Of its operations no memory is touched any more. */
 void learners_leave(struct learners *group);
 

@@ -26,6 +26,10 @@ enum {
      * messages are taken before it is looked at the time. */
     DOGWILD_PASS_MS = 2,
     DOGWILD_BURST = 256,
+    /* gaia.c: as the options' table has them: v0 with which nothing matters, and clocks of which
+     * each keeps all that moved. */
+    GAIA_SIGNIFICANCE_MAX = 1000000000,
+    GAIA_SLACK_MAX = 64,
     /* server_link.c: between two tries to reach a server, the first; how long it is tried where the
      * group does not say. */
     SERVER_RETRY_MS = 10,

@@ -100,6 +100,7 @@ struct mode_options {
     float outer_momentum;
     double significance;                /* gaia: v0 */
     uint32_t site_slack;                /* gaia: clocks */
+    uint64_t max_steps;                 /* gaia: after which all end together; 0: no limit */
     struct compress_options compress;   /* of gradients on their way */
     const trp_learner_servers *servers; /* of the mode "server"; NULL: none */
 };

@@ -47,6 +47,7 @@ struct plan {
     const char *sites;
     double significance;
     uint32_t site_slack;
+    bool no_share;
     trp_compression_options compression;
     trp_optimizer optimizer;
     bool second;                   /* there is another learned vector, and a target of the first */
@@ -420,6 +421,7 @@ static inline void member_run(void *argument)
         .source_count = 1,
         .stop = member->stop,
         .max_steps = plan->steps,
+        .no_share = plan->no_share,
         .checkpoint_dir = plan->checkpoints,
         .checkpoint_every_steps = plan->checkpoint_every,
         .resume = plan->resume,

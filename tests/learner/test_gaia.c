@@ -12,6 +12,7 @@
 
 #include <troupe/log.h>
 #include "learner/modes/gaia_rule.h"
+#include "tests/core/captured.h"
 #include "tests/learner/group_fixture.h"
 #include "tests/learner/scripted.h"
 
@@ -361,6 +362,28 @@ static void news_are_words_as_long_as_the_formula_says(void **state)
     gaia_destroy(&rule);
 }
 
+/* Of what a site says blocks are sized: it is checked before. */
+static void a_site_says_no_more_news_than_there_are_numbers(void **state)
+{
+    enum { NUMBERS_OF_RULE = 4, STRIDE = 2 };
+    (void)state;
+    struct gaia_rule rule;
+    float values[NUMBERS_OF_RULE] = {0};
+    uint64_t said[3 * STRIDE] = {1, 9, 4, 9, 3, 9};
+    size_t most;
+    gaia_create(&rule, NUMBERS_OF_RULE, 0, 0);
+    gaia_begin(&rule, 0, 3, 0, values);
+    assert_int_equal(gaia_most(&rule, said, STRIDE, &most), TRP_OK);
+    assert_int_equal(most, 4);
+    static const uint64_t too_many[] = {5, UINT64_C(1) << 61, UINT64_MAX};
+    for (size_t i = 0; i < sizeof too_many / sizeof *too_many; i++) {
+        said[2 * STRIDE] = too_many[i];
+        assert_int_equal(gaia_most(&rule, said, STRIDE, &most), TRP_DATA_LOSS);
+        assert_non_null(strstr(trp_last_error(), "site 2 of 3 says that it sends"));
+    }
+    gaia_destroy(&rule);
+}
+
 /* ---- learners -------------------------------------------------------------------------------- */
 
 static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
@@ -436,6 +459,33 @@ static void slack_delays_what_other_sites_sent(void **state)
     }
 }
 
+/* What is on its way between sites when all leave is no failure: no step is undone and made again.
+ * Long vectors, as each step's are on their way for a while. */
+static void who_leaves_with_slack_breaks_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4 * 3; i++) {
+        const struct plan plan = {.members = 3,
+                                  .steps = i % 2 == 0 ? 6 : STEPS_MAX,
+                                  .columns = 100000,
+                                  .optimizer = sgd,
+                                  .mode = "gaia",
+                                  .sites = "a,b,c",
+                                  .site_slack = 1 + i % 3,
+                                  .stops = {.member = i % 3, .step = i % 2 == 0 ? 0 : 3}};
+        struct run *run = run_all(&plan);
+        for (uint32_t member = 0; member < plan.members; member++) {
+            const struct member *each = &run->members[member];
+            if (each->status != TRP_OK)
+                fail_msg("member %u: %s", member, each->words);
+            assert_int_equal(each->counters.steps, run->members[0].counters.steps);
+            /* Clocks count when they are decided about. Who is to stop may bring none. */
+            assert_true(each->batches <= each->counters.steps + plan.site_slack / 2);
+        }
+        run_free(run);
+    }
+}
+
 static void others_go_on_without_the_dead(void **state)
 {
     (void)state;
@@ -466,6 +516,58 @@ static void a_member_without_a_site_is_refused(void **state)
     run_free(run);
 }
 
+/* Three are in the group, two in a site, and two are the firsts of theirs. */
+static void circles_share_no_memory_where_the_group_does_not(void **state)
+{
+    (void)state;
+    for (unsigned no_share = 0; no_share < 2; no_share++) {
+        struct captured captured;
+        trp_log_set_level(TRP_INFO);
+        capture_begin(&captured);
+        struct run *run = run_all(&(struct plan){.members = 3,
+                                                 .steps = 2,
+                                                 .optimizer = sgd,
+                                                 .mode = "gaia",
+                                                 .sites = "a,b,b",
+                                                 .no_share = no_share == 1});
+        capture_end(&captured);
+        trp_log_set_level(TRP_ERROR);
+        for (uint32_t member = 0; member < 3; member++)
+            assert_int_equal(run->members[member].status, TRP_OK);
+        run_free(run);
+        assert_int_equal(captured_count(&captured, "lanes group=learner generation"), 3);
+        assert_int_equal(captured_count(&captured, "lanes group=learner.site generation"), 2);
+        assert_int_equal(captured_count(&captured, "lanes group=learner.sites generation"), 2);
+        assert_int_equal(captured_count(&captured, " shared_memory=0 "), no_share * (3 + 2 + 2));
+    }
+}
+
+static void numbers_out_of_range_are_refused_by_name(void **state)
+{
+    static const struct {
+        double significance;
+        uint32_t site_slack;
+        const char *words;
+    } rows[] = {{-0.5, 0, "significance is -0.5"},
+                {(double)NAN, 0, "significance is "},
+                {2e9, 0, "significance is 2e+09"},
+                {0, 65, "site_slack is 65"},
+                {0, UINT32_MAX, "site_slack is 4294967295"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct run *run = run_all(&(struct plan){.members = 1,
+                                                 .steps = 2,
+                                                 .optimizer = sgd,
+                                                 .mode = "gaia",
+                                                 .sites = "a",
+                                                 .significance = rows[i].significance,
+                                                 .site_slack = rows[i].site_slack});
+        assert_int_equal(run->members[0].status, TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(run->members[0].words, rows[i].words));
+        run_free(run);
+    }
+}
+
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
@@ -478,11 +580,15 @@ int main(void)
         cmocka_unit_test(a_site_is_ahead_by_its_slack_and_no_more),
         cmocka_unit_test(news_that_are_none_are_refused),
         cmocka_unit_test(news_are_words_as_long_as_the_formula_says),
+        cmocka_unit_test(a_site_says_no_more_news_than_there_are_numbers),
         cmocka_unit_test(learners_with_no_threshold_go_on_from_their_mean),
         cmocka_unit_test(sites_that_tell_nothing_differ_and_their_members_do_not),
         cmocka_unit_test(slack_delays_what_other_sites_sent),
+        cmocka_unit_test(who_leaves_with_slack_breaks_nothing),
         cmocka_unit_test(others_go_on_without_the_dead),
         cmocka_unit_test(a_member_without_a_site_is_refused),
+        cmocka_unit_test(circles_share_no_memory_where_the_group_does_not),
+        cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

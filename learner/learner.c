@@ -481,13 +481,15 @@ static trp_status next_batches(trp_learner *learner, trp_batch *batches, bool *l
     return TRP_OK;
 }
 
-/* What this learner has for the round. Where others still have batches its own may have ended. */
+/* What this learner has for the round. Where others still have batches its own may have ended, or
+ * a stop have ended the wait for one: others hear of it in the round, and none is left in it. */
 static trp_status bring(trp_learner *learner, trp_batch *batches, struct mode_round *round)
 {
     struct mode *mode = learner->update.mode;
     bool later = mode->idle || learner->ended;
     trp_status status = later ? TRP_OK : next_batches(learner, batches, &later);
-    if (status == TRP_OUT_OF_RANGE && mode->group) {
+    bool stopped = status == TRP_CANCELLED && trp_stop_requested(learner->options.stop);
+    if ((status == TRP_OUT_OF_RANGE || stopped) && mode->group) {
         status = TRP_OK;
         later = true;
     }
@@ -702,6 +704,9 @@ trp_status trp_learner_run(trp_learner *learner)
     bool stopped = trp_stop_requested(options->stop) || learner->own.finished;
     if (status == TRP_CANCELLED && stopped && !learner->torn)
         status = TRP_OK;
+    if (status == TRP_CANCELLED && stopped)
+        trp_log(TRP_WARN,
+                "learner wrote no last checkpoint: it was stopped in the middle of a step");
     if (status == TRP_OK)
         status = collect_owed(learner);
     if (status == TRP_OK)

@@ -222,12 +222,12 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
     request.patience_ms = timeout_of(link);
     if (compresses)
         compress_push(link, grads + link->lo, &request);
-    while (again) {
-        if (trp_stop_requested(link->links->group->stop))
-            return trp_fail(TRP_CANCELLED, "learner: stopped before its push was taken");
+    while (again) { /* once in any case: a step that ends whole has a checkpoint */
         if (!compresses)
             put_gradients(link, grads, &request);
         TRP_TRY(push_range_once(link, &request, list, &again));
+        if (again && trp_stop_requested(link->links->group->stop))
+            return trp_fail(TRP_CANCELLED, "learner: stopped before its push was taken");
     }
     return TRP_OK;
 }

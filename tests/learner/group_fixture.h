@@ -60,8 +60,9 @@ struct plan {
         uint64_t step;
         enum moment place;
     } dies, breaks, odd, watched, stops;
-    bool varies; /* members have different numbers of phases */
-    bool asks;   /* for the largest number of all members, in each step */
+    bool cancels; /* a stop ends the wait for a batch, too */
+    bool varies;  /* members have different numbers of phases */
+    bool asks;    /* for the largest number of all members, in each step */
     const char *checkpoints;
     uint64_t checkpoint_every;
     bool resume;
@@ -138,6 +139,8 @@ static inline trp_status numbered_next(trp_source *base, trp_batch *batch, int64
     uint64_t number = member->batches + 1; /* the step's, in a life without losses */
     if (plan->ends_at[member->index] > 0 && number >= plan->ends_at[member->index])
         return trp_fail(TRP_OUT_OF_RANGE, "no more rows");
+    if (plan->cancels && trp_stop_requested(member->stop))
+        return trp_fail(TRP_CANCELLED, "stopped in the middle of a batch");
     if (is_here(member, number, AT_BATCH))
         return trp_fail(TRP_DATA_LOSS, "the batch is damaged");
     if (plan->halfway && number == plan->steps / 2)

@@ -158,6 +158,24 @@ static void all_stop_after_the_same_step(void **state)
     run_free(run);
 }
 
+static void who_is_stopped_without_a_batch_takes_part_in_the_last_round(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"synchronous", "sharded", "local_sgd", "gossip"};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        struct run *run = run_all(&(struct plan){.mode = modes[i],
+                                                 .members = 3,
+                                                 .optimizer = adam,
+                                                 .cancels = true,
+                                                 .stops = {.member = 2, .step = 5}});
+        for (uint32_t k = 0; k < 3; k++) {
+            assert_int_equal(run->members[k].status, TRP_OK);
+            assert_int_equal(run->members[k].counters.steps, run->members[0].counters.steps);
+        }
+        run_free(run);
+    }
+}
+
 /* ---- members that are lost ------------------------------------------------------------------- */
 
 /* All rows have the same gradient: what is learned does not depend on whose batches there were,
@@ -558,6 +576,7 @@ int main(void)
         cmocka_unit_test(what_is_not_finite_is_refused_by_all),
         cmocka_unit_test(what_is_not_finite_is_left_out_by_all),
         cmocka_unit_test(all_stop_after_the_same_step),
+        cmocka_unit_test(who_is_stopped_without_a_batch_takes_part_in_the_last_round),
         cmocka_unit_test(a_member_that_is_lost_leaves_no_trace),
         cmocka_unit_test(a_new_member_gets_the_state),
         cmocka_unit_test(new_members_among_themselves_do_not_begin_anew),

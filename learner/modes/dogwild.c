@@ -98,14 +98,6 @@ static void run_streams(void *arg)
 
 /* ---- generations ----------------------------------------------------------------------------- */
 
-static void break_generation(struct hogwild *hogwild, const char *why)
-{
-    trp_rendezvous *rendezvous = hogwild->group.rendezvous;
-    trp_log(TRP_WARN, "generation %" PRIu64 " is broken reason=%s", hogwild->generation, why);
-    rendezvous->impl->broken(rendezvous, hogwild->generation, why);
-    hogwild->misses = true;
-}
-
 /* One that joins begins with what rank 0 has. */
 static trp_status wait_for_numbers(struct dogwild *dogwild)
 {
@@ -123,25 +115,13 @@ static trp_status wait_for_numbers(struct dogwild *dogwild)
     }
     mutex_unlock(&dogwild->mutex);
     if (!in_time && !has_all)
-        break_generation(hogwild, "rank 0 did not answer in time");
+        hogwild_break(hogwild, "rank 0 did not answer in time");
     if (!has_all)
         return TRP_OK;
     hogwild->shares = true;
     TRP_TRY(hogwild_gather(&hogwild->base));
     hogwild_load_unlearned(hogwild);
     return TRP_OK;
-}
-
-/* Who is heard of by this one: rank 0 of all others, they of it. */
-static void note_peers(struct hogwild *hogwild, const trp_generation *generation)
-{
-    int64_t now_ns = clock_now_ns(&clock_coarse);
-    uint32_t last = generation->rank == 0 ? generation->size : 1;
-    hogwild->other_count = 0;
-    hogwild->misses = false;
-    for (uint32_t rank = generation->rank == 0; rank < last && rank < HOGWILD_LEARNERS_MAX; rank++)
-        hogwild->others[hogwild->other_count++] = (struct hogwild_other){
-            .member = generation->members[rank], .rank = rank, .seen_ns = now_ns};
 }
 
 /* One that came later, without a checkpoint, knows nothing of what was learned. */
@@ -166,7 +146,7 @@ static trp_status enter_streams(struct dogwild *dogwild, const trp_generation *g
     if (generation->rank == 0 && is_ignorant(hogwild, generation)) { /* it answers nobody */
         char *why = xasprintf("who knew what was learned is gone: %s/%" PRIu32 " came later",
                               hogwild->group.name, generation->members[0]);
-        break_generation(hogwild, why);
+        hogwild_break(hogwild, why);
         free(why);
         return TRP_OK;
     }
@@ -179,7 +159,8 @@ static trp_status enter_streams(struct dogwild *dogwild, const trp_generation *g
                  generation->size);
     mutex_unlock(&dogwild->mutex);
     TRP_TRY(status);
-    note_peers(hogwild, generation);
+    /* Rank 0 hears of all others, they of it alone. */
+    hogwild_note_others(hogwild, generation, generation->rank == 0 ? generation->size : 1);
     trp_log(TRP_INFO,
             "learner streams its numbers group=%s generation=%" PRIu64 " rank=%" PRIu32
             " of=%" PRIu32 " chunks=%zu",
@@ -229,35 +210,13 @@ static trp_status dogwild_meet(struct mode *mode, struct mode_meeting *meeting)
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static bool is_silent_peer(struct dogwild *dogwild, struct hogwild_other *other, int64_t now_ns)
+static uint64_t streamed_beat(const struct hogwild *hogwild, const struct hogwild_other *other)
 {
-    uint64_t beat = dogwild->stream.peers[other->rank].beat;
-    if (beat != other->beat) {
-        other->beat = beat;
-        other->seen_ns = now_ns;
-    }
-    return now_ns - other->seen_ns > dogwild->hogwild->group.timeout_ms * INT64_C(1000000);
-}
-
-static void look_at_peers(struct dogwild *dogwild)
-{
-    struct hogwild *hogwild = dogwild->hogwild;
-    int64_t now_ns = clock_now_ns(&clock_coarse);
-    const struct hogwild_other *silent = NULL;
-    if (hogwild->misses || now_ns - hogwild->looked_ns < HOGWILD_LOOK_MS * INT64_C(1000000))
-        return;
-    hogwild->looked_ns = now_ns;
+    struct dogwild *dogwild = hogwild->streams;
     mutex_lock(&dogwild->mutex);
-    for (uint32_t i = 0; i < hogwild->other_count && !silent; i++)
-        if (is_silent_peer(dogwild, &hogwild->others[i], now_ns))
-            silent = &hogwild->others[i];
+    uint64_t beat = dogwild->stream.peers[other->rank].beat;
     mutex_unlock(&dogwild->mutex);
-    if (!silent)
-        return;
-    char *why = xasprintf("%s/%" PRIu32 " has streamed no step for %g s", hogwild->group.name,
-                          silent->member, hogwild->group.timeout_ms / 1e3);
-    break_generation(hogwild, why);
-    free(why);
+    return beat;
 }
 
 static trp_status dogwild_end(struct mode *mode, struct mode_round *round)
@@ -272,7 +231,7 @@ static trp_status dogwild_end(struct mode *mode, struct mode_round *round)
     mutex_unlock(&dogwild->mutex);
     if (round->whole)
         round->steps = atomic_load(&hogwild->head->steps.value);
-    look_at_peers(dogwild);
+    hogwild_look_at_others(hogwild, streamed_beat, "streamed no step");
     if (rendezvous->impl->newest(rendezvous) <= hogwild->generation)
         return TRP_OK;
     return enter_next_streams(dogwild, 0, &generation);

@@ -290,22 +290,27 @@ static trp_status share(struct hogwild *hogwild, const trp_generation *generatio
 /* ---- who says nothing any more ----------------------------------------------------------------
  */
 
-static void note_others(struct hogwild *hogwild, const trp_generation *generation)
+void hogwild_note_others(struct hogwild *hogwild, const trp_generation *generation, uint32_t end)
 {
     int64_t now_ns = clock_now_ns(&clock_coarse);
     hogwild->other_count = 0;
     hogwild->misses = false;
     hogwild->member = generation->members[generation->rank];
-    for (uint32_t rank = 0; rank < generation->size && rank < HOGWILD_LEARNERS_MAX; rank++)
+    for (uint32_t rank = 0; rank < end && rank < HOGWILD_LEARNERS_MAX; rank++)
         if (rank != generation->rank)
-            hogwild->others[hogwild->other_count++] =
-                (struct hogwild_other){.member = generation->members[rank], .seen_ns = now_ns};
+            hogwild->others[hogwild->other_count++] = (struct hogwild_other){
+                .member = generation->members[rank], .rank = rank, .seen_ns = now_ns};
 }
 
-static bool is_silent(const struct hogwild *hogwild, struct hogwild_other *other, int64_t now_ns)
+void hogwild_break(struct hogwild *hogwild, const char *why)
 {
-    uint64_t beat = atomic_load_explicit(
-        &hogwild->head->beats[other->member % HOGWILD_LEARNERS_MAX].value, memory_order_relaxed);
+    learners_break(hogwild->group.rendezvous, hogwild->generation, "is broken", why);
+    hogwild->misses = true;
+}
+
+static bool is_silent(const struct hogwild *hogwild, struct hogwild_other *other, uint64_t beat,
+                      int64_t now_ns)
+{
     if (beat != other->beat) {
         other->beat = beat;
         other->seen_ns = now_ns;
@@ -313,27 +318,31 @@ static bool is_silent(const struct hogwild *hogwild, struct hogwild_other *other
     return now_ns - other->seen_ns > hogwild->group.timeout_ms * INT64_C(1000000);
 }
 
-/* Nobody waits for anybody, so it is looked at now and then whether all still make rounds. One that
- * hangs would keep versions and checkpoints back if it leads, and be missed by nobody otherwise. */
-static void look_at_others(struct hogwild *hogwild)
+void hogwild_look_at_others(struct hogwild *hogwild, hogwild_beat *beat_of, const char *what)
 {
     int64_t now_ns = clock_now_ns(&clock_coarse);
-    trp_rendezvous *rendezvous = hogwild->group.rendezvous;
-    atomic_fetch_add_explicit(&hogwild->head->beats[hogwild->member % HOGWILD_LEARNERS_MAX].value,
-                              1, memory_order_relaxed);
     if (hogwild->misses || now_ns - hogwild->looked_ns < HOGWILD_LOOK_MS * INT64_C(1000000))
         return;
     hogwild->looked_ns = now_ns;
     for (uint32_t i = 0; i < hogwild->other_count && !hogwild->misses; i++) {
-        if (!is_silent(hogwild, &hogwild->others[i], now_ns))
+        struct hogwild_other *other = &hogwild->others[i];
+        if (!is_silent(hogwild, other, beat_of(hogwild, other), now_ns))
             continue;
-        char *why = xasprintf("%s/%" PRIu32 " has made no step for %g s", hogwild->group.name,
-                              hogwild->others[i].member, hogwild->group.timeout_ms / 1e3);
-        trp_log(TRP_WARN, "generation %" PRIu64 " is broken reason=%s", hogwild->generation, why);
-        rendezvous->impl->broken(rendezvous, hogwild->generation, why);
-        hogwild->misses = true;
+        char *why = xasprintf("%s/%" PRIu32 " has %s for %g s", hogwild->group.name, other->member,
+                              what, hogwild->group.timeout_ms / 1e3);
+        hogwild_break(hogwild, why);
         free(why);
     }
+}
+
+static struct shared_count *beats_of(const struct hogwild *hogwild, uint32_t member)
+{
+    return &hogwild->head->beats[member % HOGWILD_LEARNERS_MAX];
+}
+
+static uint64_t beat_in_memory(const struct hogwild *hogwild, const struct hogwild_other *other)
+{
+    return atomic_load_explicit(&beats_of(hogwild, other->member)->value, memory_order_relaxed);
 }
 
 /* Who cannot share, because the one that has it all is gone already, waits for the next one. */
@@ -347,16 +356,15 @@ static trp_status enter_generation(struct hogwild *hogwild, const trp_generation
     hogwild->base.leads = generation->rank == 0;
     if (status == TRP_OK) {
         hogwild->shares = true;
-        note_others(hogwild, generation);
+        hogwild_note_others(hogwild, generation, generation->size);
         trp_log(TRP_INFO,
                 "learner shares its vectors group=%s generation=%" PRIu64 " rank=%" PRIu32
                 " of=%" PRIu32,
                 group->name, generation->number, generation->rank, generation->size);
         return TRP_OK;
     }
-    trp_log(TRP_WARN, "generation %" PRIu64 " did not come together reason=%s", generation->number,
-            trp_last_error());
-    group->rendezvous->impl->broken(group->rendezvous, generation->number, trp_last_error());
+    learners_break(group->rendezvous, generation->number, "did not come together",
+                   trp_last_error());
     return status == TRP_UNAVAILABLE ? TRP_OK : status;
 }
 
@@ -423,7 +431,8 @@ static trp_status hogwild_end(struct mode *mode, struct mode_round *round)
             atomic_fetch_add_explicit(&hogwild->head->steps.value, 1, memory_order_relaxed) + 1;
     if (!rendezvous)
         return TRP_OK;
-    look_at_others(hogwild);
+    atomic_fetch_add_explicit(&beats_of(hogwild, hogwild->member)->value, 1, memory_order_relaxed);
+    hogwild_look_at_others(hogwild, beat_in_memory, "made no step");
     if (rendezvous->impl->newest(rendezvous) <= hogwild->generation)
         return TRP_OK;
     return enter_next(hogwild, 0, &generation);

@@ -78,6 +78,17 @@ TRP_MUST_USE trp_status hogwild_join(struct mode *mode, const char *address, con
 /* ---- for dogwild.c ----------------------------------------------------------------------------
  */
 
+/* Nobody waits for anybody, so it is looked at now and then whether others still make rounds: those
+ * of the ranks up to `end`. One that hangs would keep versions and checkpoints back if it leads,
+ * and be missed by nobody otherwise. A beat is a number that changes with rounds of the other one;
+ * `what`: "made no step". */
+typedef uint64_t hogwild_beat(const struct hogwild *hogwild, const struct hogwild_other *other);
+void hogwild_note_others(struct hogwild *hogwild, const trp_generation *generation, uint32_t end);
+void hogwild_look_at_others(struct hogwild *hogwild, hogwild_beat *beat_of, const char *what);
+
+/* Ends the generation, once. */
+void hogwild_break(struct hogwild *hogwild, const char *why);
+
 /* What is shared becomes the learner's vectors, and the other way round. */
 void hogwild_share_vectors(struct hogwild *hogwild);
 TRP_MUST_USE trp_status hogwild_gather(struct mode *mode);

@@ -135,9 +135,14 @@ static trp_status join(struct learners *group, const trp_generation *generation,
     return status;
 }
 
+void learners_break(trp_rendezvous *rendezvous, uint64_t number, const char *how, const char *why)
+{
+    trp_log(TRP_WARN, "generation %" PRIu64 " %s reason=%s", number, how, why);
+    rendezvous->impl->broken(rendezvous, number, why);
+}
+
 trp_status learners_meet(struct learners *group, uint64_t fingerprint)
 {
-    trp_rendezvous *rendezvous = group->options.rendezvous;
     for (;;) {
         trp_generation generation;
         learners_leave(group);
@@ -145,9 +150,8 @@ trp_status learners_meet(struct learners *group, uint64_t fingerprint)
         trp_status status = join(group, &generation, fingerprint);
         if (status == TRP_OK || (!status_is_transient(status) && !learners_is_left(group)))
             return status;
-        trp_log(TRP_WARN, "generation %" PRIu64 " did not come together reason=%s",
-                generation.number, trp_last_error());
-        rendezvous->impl->broken(rendezvous, generation.number, trp_last_error());
+        learners_break(group->options.rendezvous, generation.number, "did not come together",
+                       trp_last_error());
     }
 }
 
@@ -174,11 +178,8 @@ trp_status learners_wait(struct learners *group, uint64_t ticket)
 {
     trp_status status = wait_in_turn(group, ticket);
     if (status_is_transient(status) && !group->broken) {
-        trp_rendezvous *rendezvous = group->options.rendezvous;
         group->broken = true;
-        trp_log(TRP_WARN, "generation %" PRIu64 " is broken reason=%s", group->generation,
-                trp_last_error());
-        rendezvous->impl->broken(rendezvous, group->generation, trp_last_error());
+        learners_break(group->options.rendezvous, group->generation, "is broken", trp_last_error());
     }
     return status;
 }

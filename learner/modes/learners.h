@@ -63,6 +63,9 @@ void learners_leave(struct learners *group);
 /* Others are leaving this generation, for one with more members or fewer. */
 bool learners_is_left(const struct learners *group);
 
+/* Ends a generation for all, and says so: it `how`, "is broken", because of `why`. */
+void learners_break(trp_rendezvous *rendezvous, uint64_t number, const char *how, const char *why);
+
 /* This generation ends for all, because of this member. */
 void learners_abort(struct learners *group, const char *why);
 

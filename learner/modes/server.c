@@ -157,7 +157,6 @@ static trp_status meet_others(struct server_mode *mode, trp_rng *rng)
 /* One that hangs would keep versions back if it leads, and with some rules nobody waits for it. */
 static void miss_silent(struct server_mode *mode)
 {
-    trp_rendezvous *rendezvous = mode->group.rendezvous;
     uint32_t i = 0, silent = mode->links.silent;
     while (i < mode->member_count && mode->members[i] + 1 != silent)
         i++;
@@ -165,8 +164,7 @@ static void miss_silent(struct server_mode *mode)
         return;
     char *why = xasprintf("%s/%" PRIu32 " has not pushed to %s for %g s", mode->group.name,
                           silent - 1, mode->servers.name, mode->group.timeout_ms / 1e3);
-    trp_log(TRP_WARN, "generation %" PRIu64 " is broken reason=%s", mode->generation, why);
-    rendezvous->impl->broken(rendezvous, mode->generation, why);
+    learners_break(mode->group.rendezvous, mode->generation, "is broken", why);
     mode->misses = true;
     free(why);
 }

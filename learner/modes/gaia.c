@@ -280,30 +280,9 @@ static void leave_circles(struct gaia *gaia)
     }
 }
 
-/* By rank: the first rank of its site. */
-static trp_status find_firsts(const struct gaia *gaia, const uint32_t *members, uint32_t *firsts)
-{
-    const struct learners *group = &gaia->s->group;
-    for (uint32_t rank = 0; rank < group->size; rank++) {
-        size_t bytes, other_bytes;
-        const char *name = learners_site(group->options.sites, members[rank], &bytes);
-        if (!name || bytes == 0)
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "learner: sites are '%s', which has none for %s/%" PRIu32,
-                            group->options.sites, group->options.name, members[rank]);
-        for (firsts[rank] = 0; firsts[rank] < rank; firsts[rank]++) {
-            const char *other =
-                learners_site(group->options.sites, members[firsts[rank]], &other_bytes);
-            if (other_bytes == bytes && memcmp(name, other, bytes) == 0)
-                break;
-        }
-    }
-    return TRP_OK;
-}
-
 /* Of ranks that are in it, in their order. `own` is where this one is among them. */
 static trp_status join_circle(struct gaia *gaia, uint32_t which, const char *const *addresses,
-                              uint32_t size, uint32_t own, uint64_t nonce)
+                              uint32_t size, uint32_t own)
 {
     struct learners *group = &gaia->s->group;
     struct circle *circle = &gaia->circles[which];
@@ -315,7 +294,7 @@ static trp_status join_circle(struct gaia *gaia, uint32_t which, const char *con
     if (size > 1 || which == CIRCLE_OF_FIRSTS)
         status = learners_connect(group, circle->listener,
                                   &(trp_collective_options){.group = name,
-                                                            .nonce = nonce,
+                                                            .nonce = group->nonce,
                                                             .rank = own,
                                                             .size = size,
                                                             .addresses = addresses,
@@ -327,9 +306,6 @@ static trp_status join_circle(struct gaia *gaia, uint32_t which, const char *con
 
 /* What a rank says to the others of its generation. */
 struct gaia_card {
-    uint32_t member;
-    uint32_t reserved;
-    uint64_t nonce; /* of the circles: rank 0's */
     char addresses[CIRCLES][CIRCLE_ADDRESS_BYTES];
 };
 
@@ -337,8 +313,6 @@ static trp_status swap_cards(struct gaia *gaia, struct gaia_card *cards)
 {
     struct learners *group = &gaia->s->group;
     struct gaia_card *own = &cards[group->rank];
-    own->member = group->member;
-    own->nonce = group->nonce;
     for (uint32_t i = 0; i < CIRCLES; i++)
         memcpy(own->addresses[i], gaia->circles[i].address, CIRCLE_ADDRESS_BYTES);
     for (uint32_t rank = 0; rank < group->size; rank++)
@@ -346,10 +320,10 @@ static trp_status swap_cards(struct gaia *gaia, struct gaia_card *cards)
     return TRP_OK;
 }
 
-static trp_status join_circles(struct gaia *gaia, const struct gaia_card *cards,
-                               const uint32_t *firsts)
+static trp_status join_circles(struct gaia *gaia, const struct gaia_card *cards)
 {
     const struct learners *group = &gaia->s->group;
+    const uint32_t *firsts = group->firsts;
     const char **addresses = xcalloc(group->size, sizeof *addresses);
     uint32_t size = 0, own = 0;
     gaia->sites = 0;
@@ -358,15 +332,14 @@ static trp_status join_circles(struct gaia *gaia, const struct gaia_card *cards,
             own = rank == group->rank ? size : own;
             addresses[size++] = cards[rank].addresses[CIRCLE_OF_SITE];
         }
-    trp_status status = join_circle(gaia, CIRCLE_OF_SITE, addresses, size, own, cards[0].nonce);
+    trp_status status = join_circle(gaia, CIRCLE_OF_SITE, addresses, size, own);
     for (uint32_t rank = 0; rank < group->size; rank++)
         if (firsts[rank] == rank) {
             gaia->site = rank == firsts[group->rank] ? gaia->sites : gaia->site;
             addresses[gaia->sites++] = cards[rank].addresses[CIRCLE_OF_FIRSTS];
         }
     if (status == TRP_OK && is_first_of_site(gaia))
-        status =
-            join_circle(gaia, CIRCLE_OF_FIRSTS, addresses, gaia->sites, gaia->site, cards[0].nonce);
+        status = join_circle(gaia, CIRCLE_OF_FIRSTS, addresses, gaia->sites, gaia->site);
     free(addresses);
     return status;
 }
@@ -387,21 +360,13 @@ static trp_status meet_in_circles(struct gaia *gaia)
 {
     struct learners *group = &gaia->s->group;
     struct gaia_card *cards = xcalloc(group->size, sizeof *cards);
-    uint32_t *members = xcalloc(group->size, sizeof *members);
-    uint32_t *firsts = xcalloc(group->size, sizeof *firsts);
     trp_status status = swap_cards(gaia, cards);
-    for (uint32_t rank = 0; rank < group->size; rank++)
-        members[rank] = cards[rank].member;
     if (status == TRP_OK)
-        status = find_firsts(gaia, members, firsts);
-    if (status == TRP_OK)
-        status = join_circles(gaia, cards, firsts);
+        status = join_circles(gaia, cards);
     if (status_is_transient(status) && !group->broken) {
         learners_abort(group, trp_last_error());
         status = learners_wait(group, trp_collective_barrier(group->collective));
     }
-    free(firsts);
-    free(members);
     free(cards);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/status.h"
 #include "core/thread.h"
+#include "learner/collective/sites.h"
 #include "limits.h"
 
 trp_status learners_create(struct learners *group, const struct learners_options *options)
@@ -33,7 +34,9 @@ void learners_leave(struct learners *group)
     trp_collective_destroy(group->collective);
     group->collective = NULL;
     free(group->words);
+    free(group->firsts);
     group->words = NULL;
+    group->firsts = NULL;
 }
 
 void learners_destroy(struct learners *group)
@@ -62,7 +65,8 @@ static bool generation_is_over(void *group)
     return learners_is_left(group);
 }
 
-const char *learners_site(const char *names, uint32_t index, size_t *bytes)
+/* The site of member `index`; *bytes of it. NULL: there are fewer. */
+static const char *site_of_member(const char *names, uint32_t index, size_t *bytes)
 {
     for (; index > 0 && names; index--) {
         names = strchr(names, ',');
@@ -78,9 +82,9 @@ static trp_status read_sites(const struct learners *group, const trp_generation 
 {
     for (uint32_t rank = 0; rank < generation->size; rank++) {
         size_t bytes;
-        const char *name = learners_site(group->options.sites, generation->members[rank], &bytes);
+        const char *name = site_of_member(group->options.sites, generation->members[rank], &bytes);
         sites[rank] = name ? xasprintf("%.*s", (int)bytes, name) : NULL;
-        if (!name)
+        if (bytes == 0)
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "learner: sites are '%s', which has none for %s/%u",
                             group->options.sites, group->options.name, generation->members[rank]);
@@ -116,16 +120,17 @@ static trp_status join(struct learners *group, const trp_generation *generation,
     group->words = xcalloc(generation->size, LEARNERS_WORDS * sizeof *group->words);
     char **sites = group->options.sites ? xcalloc(generation->size, sizeof *sites) : NULL;
     trp_status status = sites ? read_sites(group, generation, sites) : TRP_OK;
-    if (status == TRP_OK)
-        status = learners_connect(group, group->listener,
-                                  &(trp_collective_options){.group = group->options.name,
-                                                            .nonce = generation->nonce,
-                                                            .rank = generation->rank,
-                                                            .size = generation->size,
-                                                            .addresses = generation->addresses,
-                                                            .sites = (const char *const *)sites,
-                                                            .fingerprint = fingerprint},
-                                  &group->collective);
+    const trp_collective_options ranks = {.group = group->options.name,
+                                          .nonce = generation->nonce,
+                                          .rank = generation->rank,
+                                          .size = generation->size,
+                                          .addresses = generation->addresses,
+                                          .sites = (const char *const *)sites,
+                                          .fingerprint = fingerprint};
+    if (status == TRP_OK) {
+        group->firsts = sites_of(&ranks);
+        status = learners_connect(group, group->listener, &ranks, &group->collective);
+    }
     if (status == TRP_OK)
         trp_log(TRP_INFO, "learner is in group=%s generation=%" PRIu64 " rank=%u of=%u",
                 group->options.name, group->generation, group->rank, group->size);

@@ -30,21 +30,19 @@ struct learners {
     trp_collective *collective; /* of this generation; NULL: there is none */
     uint64_t generation;
     uint32_t rank, size;
-    uint32_t member; /* index in the group */
-    uint64_t nonce;  /* of the generation */
-    bool founder;    /* nothing was learned before this member came */
-    bool broken;     /* it failed, and the others go on without it or without each other */
-    int32_t rest;    /* of bytes that are spread */
-    uint64_t *words; /* what ranks said in the last exchange, LEARNERS_WORDS each */
+    uint32_t member;  /* index in the group */
+    uint64_t nonce;   /* of the generation */
+    uint32_t *firsts; /* by rank: the first rank of its site */
+    bool founder;     /* nothing was learned before this member came */
+    bool broken;      /* it failed, and the others go on without it or without each other */
+    int32_t rest;     /* of bytes that are spread */
+    uint64_t *words;  /* what ranks said in the last exchange, LEARNERS_WORDS each */
 };
 
 /* Listens. Fails as trp_collective_listener_create(). */
 TRP_MUST_USE trp_status learners_create(struct learners *group,
                                         const struct learners_options *options);
 void learners_destroy(struct learners *group); /* zeroed is fine */
-
-/* The site of member `index` in learners_options.sites; *bytes of it. NULL: there are fewer. */
-const char *learners_site(const char *names, uint32_t index, size_t *bytes);
 
 /* Leaves the generation that there was and waits for the next one until all its members are
  * connected. `fingerprint` is of what has to be the same on all of them (FAILED_PRECONDITION).

@@ -316,24 +316,7 @@ static void backward_weights(const struct backward_job *job)
 
 static void backward_input(const struct backward_job *job)
 {
-    struct gemm g = {
-        .a = job->dy,
-        .a_row = job->dy_stride,
-        .a_k = 1,
-        .b = job->w,
-        .b_k = 1,
-        .b_n = job->outputs,
-        .pack = job->scratch,
-        .c = job->dx,
-        .c_row = job->dx_stride,
-        .rows = job->rows,
-        .columns = job->inputs,
-        .depth = job->outputs,
-        .start = job->accumulate_dx ? START_ADD : START_ZERO,
-        .end = end_of_gate(job->gate),
-        .gate = job->x,
-        .gate_row = job->x_stride,
-    };
+    struct gemm g = gemm_of_input(job);
     gemm_run(&g);
     if (job->gate > ACTIVATION_TANH)
         gate_rows(job->gate, job->x, job->x_stride, job->dx, job->dx_stride, job->rows,

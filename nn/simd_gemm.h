@@ -45,6 +45,29 @@ struct gemm {
     size_t strip, a_strip; /* gemm_strips(): a's depth is in strips, from one to the next */
 };
 
+/* dx (+)= dy w'. */
+static inline struct gemm gemm_of_input(const struct backward_job *job)
+{
+    return (struct gemm){
+        .a = job->dy,
+        .a_row = job->dy_stride,
+        .a_k = 1,
+        .b = job->w,
+        .b_k = 1,
+        .b_n = job->outputs,
+        .pack = job->scratch,
+        .c = job->dx,
+        .c_row = job->dx_stride,
+        .rows = job->rows,
+        .columns = job->inputs,
+        .depth = job->outputs,
+        .start = job->accumulate_dx ? START_ADD : START_ZERO,
+        .end = end_of_gate(job->gate),
+        .gate = job->x,
+        .gate_row = job->x_stride,
+    };
+}
+
 /* One tile: its corners, its part of the depth and the lanes of its last vector. */
 struct tile {
     const float *a, *b, *bias, *gate;

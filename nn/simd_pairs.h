@@ -320,23 +320,9 @@ static void group_weights(const struct backward_job *job)
 static void group_input(const struct backward_job *job)
 {
     float *pairs = (float *)job->scratch + panels_floats(job->outputs);
-    struct gemm g = {
-        .a = pairs,
-        .a_row = round_group(pairs, job->dy, job->dy_stride, job->rows, job->outputs),
-        .a_k = 1,
-        .b = job->w,
-        .b_k = 1,
-        .b_n = job->outputs,
-        .pack = job->scratch,
-        .c = job->dx,
-        .c_row = job->dx_stride,
-        .rows = job->rows,
-        .columns = job->inputs,
-        .start = job->accumulate_dx ? START_ADD : START_ZERO,
-        .end = end_of_gate(job->gate),
-        .gate = job->x,
-        .gate_row = job->x_stride,
-    };
+    struct gemm g = gemm_of_input(job);
+    g.a = pairs;
+    g.a_row = round_group(pairs, job->dy, job->dy_stride, job->rows, job->outputs);
     gemm_depth(&g, job->outputs);
     gemm_run(&g);
 }

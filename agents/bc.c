@@ -77,19 +77,11 @@ static trp_status bc_step(trp_updater *base, const trp_update *update)
 {
     struct bc_updater *updater = (struct bc_updater *)base;
     struct control_batch *batch = &updater->learner.batch;
-    const float *const grads[] = {updater->said[0], updater->said[1]};
     TRP_TRY(control_batch_take(batch, update));
     trp_net_rows rows = control_learner_say(&updater->learner, update, CONTROL_PARAMS,
                                             batch->states, updater->said);
-    cloning_on(update->queue, &(struct cloning_loss_arguments){.rows = batch->rows,
-                                                               .size = batch->box.size,
-                                                               .mean = updater->said[0],
-                                                               .log_std = updater->said[1],
-                                                               .actions = batch->actions,
-                                                               .log_probs = updater->log_probs,
-                                                               .numbers = updater->numbers});
-    TRP_TRY(
-        control_learner_follow(&updater->learner, update, &rows, grads, &updater->numbers->loss));
+    TRP_TRY(cloning_learn(&updater->learner, update, &rows, updater->said, NULL, updater->log_probs,
+                          updater->numbers));
     trp_queue_copy(update->queue, &updater->turns[update->step % 2], updater->numbers,
                    sizeof *updater->numbers);
     return base->impl->collect ? TRP_OK : bc_collect(base, update);

@@ -2,7 +2,7 @@
 
 #define AT(member) offsetof(struct cloning_loss_arguments, member)
 
-void cloning_on(trp_queue *queue, const struct cloning_loss_arguments *job)
+static void cloning_on(trp_queue *queue, const struct cloning_loss_arguments *job)
 {
     static const trp_kernel kernel = {"cloning.loss", cloning_loss_run};
     size_t floats = job->rows * sizeof(float), numbers = floats * job->size;
@@ -14,6 +14,23 @@ void cloning_on(trp_queue *queue, const struct cloning_loss_arguments *job)
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }
 #undef AT
+
+trp_status cloning_learn(struct control_learner *learner, const trp_update *update,
+                         const trp_net_rows *rows, float *const said[2], const float *weights,
+                         float *log_probs, struct cloning_numbers *numbers)
+{
+    const struct control_batch *batch = &learner->batch;
+    const float *const grads[] = {said[0], said[1]};
+    cloning_on(update->queue, &(struct cloning_loss_arguments){.rows = batch->rows,
+                                                               .size = batch->box.size,
+                                                               .mean = said[0],
+                                                               .log_std = said[1],
+                                                               .actions = batch->actions,
+                                                               .weights = weights,
+                                                               .log_probs = log_probs,
+                                                               .numbers = numbers});
+    return control_learner_follow(learner, update, rows, grads, &numbers->loss);
+}
 
 #define AT(member) offsetof(struct advantage_weights_arguments, member)
 

@@ -5,9 +5,15 @@
 
 #include <troupe/device.h>
 #include "bodies/offline.h"
+#include "control_learner.h"
 
-/* trp_cloning_loss(). */
-void cloning_on(trp_queue *queue, const struct cloning_loss_arguments *job);
+/* The policy's phase, by trp_cloning_loss() of the batch's actions: it `said` means and log
+ * deviations, [rows][size], which become their gradients. [rows] weights, NULL: 1; log_probs are
+ * room. */
+TRP_MUST_USE trp_status cloning_learn(struct control_learner *learner, const trp_update *update,
+                                      const trp_net_rows *rows, float *const said[2],
+                                      const float *weights, float *log_probs,
+                                      struct cloning_numbers *numbers);
 
 /* trp_crr_weights(). */
 void advantage_weights_on(trp_queue *queue, const struct advantage_weights_arguments *job);

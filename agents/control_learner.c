@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "critic_loss.h"
 #include "options.h"
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -112,6 +113,20 @@ struct critics_pass control_learner_judge(struct control_learner *learner, const
                                 .values = learner->critics.values};
     critics_forward(&learner->critics, &pass);
     return pass;
+}
+
+void control_learner_aim(struct control_learner *learner, const trp_update *update,
+                         const float *actions, float *targets)
+{
+    const struct control_batch *batch = &learner->batch;
+    control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states, actions);
+    critic_targets_on(update->queue, &(struct critic_targets_arguments){
+                                         .batch = {.rows = batch->rows,
+                                                   .rewards = batch->rewards,
+                                                   .discounts = batch->discounts,
+                                                   .next_q = learner->critics.values[0],
+                                                   .next_q2 = learner->critics.values[1]},
+                                         .targets = targets});
 }
 
 trp_status control_learner_follow(struct control_learner *learner, const trp_update *update,

@@ -61,6 +61,11 @@ trp_net_rows control_learner_say(struct control_learner *learner, const trp_upda
 struct critics_pass control_learner_judge(struct control_learner *learner, const trp_update *update,
                                           size_t vector, const float *states, const float *actions);
 
+/* The critics' targets of the batch, where `actions` come next: what the lesser of two target
+ * critics says of them. */
+void control_learner_aim(struct control_learner *learner, const trp_update *update,
+                         const float *actions, float *targets);
+
 /* Ends the policy's phase: `grads` are those of what it said, `loss` is the device's. */
 TRP_MUST_USE trp_status control_learner_follow(struct control_learner *learner,
                                                const trp_update *update, const trp_net_rows *said,

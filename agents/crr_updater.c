@@ -61,15 +61,7 @@ static trp_status learn_critic(struct crr_updater *updater, const trp_update *up
     struct control_learner *learner = &updater->learner;
     struct control_batch *batch = &learner->batch;
     sample_actions(updater, update, CONTROL_TARGET_PARAMS, batch->next_states, 1);
-    control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states,
-                          updater->actions);
-    critic_targets_on(update->queue, &(struct critic_targets_arguments){
-                                         .batch = {.rows = batch->rows,
-                                                   .rewards = batch->rewards,
-                                                   .discounts = batch->discounts,
-                                                   .next_q = learner->critics.values[0],
-                                                   .next_q2 = learner->critics.values[1]},
-                                         .targets = updater->targets});
+    control_learner_aim(learner, update, updater->actions, updater->targets);
     return critics_learn(&learner->critics, update, CONTROL_CRITICS, batch, updater->targets,
                          &updater->numbers->critic);
 }
@@ -112,20 +104,11 @@ static trp_status clone_weighted(struct crr_updater *updater, const trp_update *
 {
     struct control_learner *learner = &updater->learner;
     const struct control_batch *batch = &learner->batch;
-    const float *const grads[] = {updater->said[0], updater->said[1]};
     trp_net_rows rows =
         sample_actions(updater, update, CONTROL_PARAMS, batch->states, updater->options.samples);
     weigh_what_was_done(updater, update);
-    cloning_on(update->queue,
-               &(struct cloning_loss_arguments){.rows = batch->rows,
-                                                .size = batch->box.size,
-                                                .mean = updater->said[0],
-                                                .log_std = updater->said[1],
-                                                .actions = batch->actions,
-                                                .weights = updater->weights,
-                                                .log_probs = updater->log_probs,
-                                                .numbers = &updater->numbers->policy});
-    return control_learner_follow(learner, update, &rows, grads, &updater->numbers->policy.loss);
+    return cloning_learn(learner, update, &rows, updater->said, updater->weights,
+                         updater->log_probs, &updater->numbers->policy);
 }
 
 static trp_status crr_collect(trp_updater *base, const trp_update *update)

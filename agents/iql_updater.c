@@ -94,7 +94,6 @@ static trp_status clone_better_actions(struct iql_updater *updater, const trp_up
 {
     struct control_learner *learner = &updater->learner;
     const struct control_batch *batch = &learner->batch;
-    const float *const grads[] = {updater->said[0], updater->said[1]};
     value_states(updater, update, batch->states);
     advantage_weights_on(update->queue, &(struct advantage_weights_arguments){
                                             .batch = {.rows = batch->rows,
@@ -106,16 +105,8 @@ static trp_status clone_better_actions(struct iql_updater *updater, const trp_up
                                             .weights = updater->weights});
     trp_net_rows rows =
         control_learner_say(learner, update, CONTROL_PARAMS, batch->states, updater->said);
-    cloning_on(update->queue,
-               &(struct cloning_loss_arguments){.rows = batch->rows,
-                                                .size = batch->box.size,
-                                                .mean = updater->said[0],
-                                                .log_std = updater->said[1],
-                                                .actions = batch->actions,
-                                                .weights = updater->weights,
-                                                .log_probs = updater->log_probs,
-                                                .numbers = &updater->numbers->policy});
-    return control_learner_follow(learner, update, &rows, grads, &updater->numbers->policy.loss);
+    return cloning_learn(learner, update, &rows, updater->said, updater->weights,
+                         updater->log_probs, &updater->numbers->policy);
 }
 
 static trp_status learn_critics_of_values(struct iql_updater *updater, const trp_update *update)

@@ -71,15 +71,7 @@ static void smooth_targets(struct td3_updater *updater, const trp_update *update
                                              .rows = batch->rows,
                                              .size = batch->box.size,
                                              .actions = updater->actions});
-    control_learner_judge(learner, update, CONTROL_TARGET_CRITICS, batch->next_states,
-                          updater->actions);
-    critic_targets_on(update->queue, &(struct critic_targets_arguments){
-                                         .batch = {.rows = batch->rows,
-                                                   .rewards = batch->rewards,
-                                                   .discounts = batch->discounts,
-                                                   .next_q = learner->critics.values[0],
-                                                   .next_q2 = learner->critics.values[1]},
-                                         .targets = updater->targets});
+    control_learner_aim(learner, update, updater->actions, updater->targets);
 }
 
 static trp_status learn_policy(struct td3_updater *updater, const trp_update *update)

@@ -51,12 +51,6 @@ KERNEL_BODY void draw_normals(trp_rng *rng, uint32_t size, float *noise)
         noise[i] = (float)rng_normal(rng);
 }
 
-/* NaN stays, for the critic's loss to say so. */
-KERNEL_BODY float cut_to_box(float action)
-{
-    return action < -1 ? -1 : action > 1 ? 1 : action;
-}
-
 /* ---- squashed.draw, squashed.backward: one action a row, and gradients through it --------------
  */
 
@@ -154,7 +148,7 @@ KERNEL_BODY void samples_each(const struct samples_arguments *a, size_t i)
     if (a->log_probs)
         a->log_probs[at] = log_prob;
     for (uint32_t k = 0; k < a->size; k++)
-        action[k] = cut_to_box(action[k]);
+        action[k] = kept_within(action[k], -1, 1);
 }
 
 EACH_KERNEL(samples)

@@ -125,12 +125,6 @@ KERNEL_BODY float box_middle(const struct box *box, size_t i)
     return box->high[i] / 2 + box->low[i] / 2;
 }
 
-/* A NaN stays one: what is learned from it says so. */
-KERNEL_BODY float within(float action, float least, float most)
-{
-    return action < least ? least : action > most ? most : action;
-}
-
 KERNEL_BODY size_t shrink_count(const struct shrink_arguments *a)
 {
     return (size_t)a->rows * a->box.size;
@@ -140,8 +134,8 @@ KERNEL_BODY void shrink_each(const struct shrink_arguments *a, size_t k)
 {
     const struct box *box = &a->box;
     size_t i = k % box->size;
-    float action = within(a->actions[k], box->low[i], box->high[i]);
-    a->shrunk[k] = within((action - box_middle(box, i)) / box_half(box, i), -1, 1);
+    float action = kept_within(a->actions[k], box->low[i], box->high[i]);
+    a->shrunk[k] = kept_within((action - box_middle(box, i)) / box_half(box, i), -1, 1);
 }
 
 EACH_KERNEL(shrink)

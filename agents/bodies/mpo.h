@@ -83,7 +83,7 @@ KERNEL_BODY void mpo_draw_each(const struct mpo_arguments *a, size_t i)
     draw_normals(&rng, steps->size, steps->actions + i * steps->size);
     gaussian_transform_at(&target, steps->actions, steps->actions, i);
     for (size_t k = i * steps->size; k < (i + 1) * steps->size; k++)
-        steps->cut[k] = cut_to_box(steps->actions[k]);
+        steps->cut[k] = kept_within(steps->actions[k], -1, 1);
 }
 
 EACH_KERNEL(mpo_draw)

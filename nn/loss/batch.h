@@ -31,6 +31,12 @@ LOSS_BODY void loss_sums_add(struct loss_sums *to, const struct loss_sums *more)
     to->clipped += more->clipped;
 }
 
+/* A NaN stays one, for what is learned from it to say so. */
+LOSS_BODY float kept_within(float x, float least, float most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
 LOSS_BODY float row_weight(const float *weights, size_t row)
 {
     return weights ? weights[row] : 1;

@@ -16,11 +16,6 @@ LOSS_BODY float critic_target_at(const trp_critic_batch *batch, float temperatur
                              soft ? batch->next_log_probs[row] : 0, soft ? temperature : 0);
 }
 
-LOSS_BODY float kept_within(float x, float least, float most)
-{
-    return x < least ? least : x > most ? most : x;
-}
-
 /* The action of number i in its row, with a normal number's noise on it. */
 LOSS_BODY float smoothed_action(const trp_smoothing_options *options, float action, uint32_t i,
                                 double normal)

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/address.h"
 #include "core/alloc.h"
 
 /* 0 or an errno. */
@@ -59,7 +60,7 @@ static trp_status reach_unix(const char *address, const char *path, int timeout_
 
 trp_status reach(const char *address, int timeout_ms)
 {
-    if (strncmp(address, "unix:", 5) == 0)
+    if (address_is_unix(address))
         return reach_unix(address, address + 5, timeout_ms);
     const char *colon = strrchr(address, ':');
     if (!colon)

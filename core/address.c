@@ -42,7 +42,7 @@ static trp_status split_host_port(const char *text, char **host, uint16_t *port)
     return TRP_OK;
 }
 
-static bool is_unix(const char *text)
+bool address_is_unix(const char *text)
 {
     return strncmp(text, "unix:", 5) == 0;
 }
@@ -61,7 +61,7 @@ static trp_status check_path(const char *text)
 
 trp_status address_check(const char *text)
 {
-    if (is_unix(text))
+    if (address_is_unix(text))
         return check_path(text);
     char *host = NULL;
     uint16_t port;
@@ -117,7 +117,7 @@ static trp_status resolve(const char *text, const char *host, struct addrinfo **
 trp_status address_resolve(const char *text, struct sockaddr_storage *storage, unsigned *size)
 {
     memset(storage, 0, sizeof *storage);
-    if (is_unix(text)) {
+    if (address_is_unix(text)) {
         TRP_TRY(check_path(text));
         struct sockaddr_un *name = (struct sockaddr_un *)storage;
         name->sun_family = AF_UNIX;
@@ -171,7 +171,7 @@ static trp_status init_tcp(struct address *address, const char *text, bool insec
 trp_status address_init(struct address *address, const char *text, bool insecure)
 {
     *address = (struct address){.guard = -1};
-    if (!is_unix(text))
+    if (!address_is_unix(text))
         return init_tcp(address, text, insecure);
     TRP_TRY(check_path(text));
     address->target = xstrdup(text);

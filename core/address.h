@@ -16,6 +16,8 @@ struct address {
     int guard; /* held while a stale unix socket is replaced; -1: none */
 };
 
+bool address_is_unix(const char *text); /* unix:PATH */
+
 /* Parses and resolves `text`. INVALID_ARGUMENT: malformed, too long, or neither loopback nor unix
  * while not `insecure`; NOT_FOUND: an unknown host. */
 TRP_MUST_USE trp_status address_init(struct address *address, const char *text, bool insecure);

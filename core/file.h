@@ -2,6 +2,8 @@
 #ifndef TRP_CORE_FILE_H
 #define TRP_CORE_FILE_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include <troupe/status.h>
@@ -17,6 +19,12 @@ int name_sync(const char *path);
 /* Cuts off the last line of a text that lines are appended to, if it has no end: a full disk or a
  * death left it. */
 void file_cut_torn_line(const char *path);
+
+/* Nothing failed: it is to be tried again, later or at once. */
+static inline bool errno_is_again(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
 
 static inline void fd_close(int fd) /* negative: it is not open */
 {

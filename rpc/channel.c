@@ -36,7 +36,7 @@ static grpc_channel *make_grpc_channel(const char *address, const trp_channel_op
     rpc_args_add(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
     rpc_args_add(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, RECONNECT_FIRST_MS);
     rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
-    if (strncmp(address, "unix:", 5) != 0) {
+    if (!address_is_unix(address)) {
         rpc_args_add(&args, GRPC_ARG_KEEPALIVE_TIME_MS, RPC_KEEPALIVE_MS);
         rpc_args_add(&args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS);
     }

@@ -93,7 +93,7 @@ static trp_status not_in_time(const struct mesh *mesh, uint32_t rank)
 
 static bool is_later(ssize_t result)
 {
-    return result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    return result < 0 && errno_is_again(errno);
 }
 
 /* ---- to lower ranks ------------------------------------------------------------------------ */

@@ -35,7 +35,7 @@ static void read_more(struct notice_line *line)
                         MSG_DONTWAIT | MSG_NOSIGNAL);
     if (came > 0)
         line->have += (size_t)came;
-    else if (came == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+    else if (came == 0 || !errno_is_again(errno))
         line->closed = true;
     struct notice head;
     memcpy(&head, line->bytes, sizeof head);

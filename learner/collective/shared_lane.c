@@ -139,7 +139,7 @@ static void shared_lane_rouse(struct peer_lane *base)
     do
         came = recv(lane->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     while (came == sizeof bytes);
-    if (came == 0 || (came < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+    if (came == 0 || (came < 0 && !errno_is_again(errno)))
         lane->closed = true;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/address.h"
 #include "core/alloc.h"
 #include "core/hash.h"
 
@@ -17,7 +18,7 @@ static struct site_label label_of(const trp_collective_options *options, uint32_
     if (options->sites)
         return (struct site_label){options->sites[rank], strlen(options->sites[rank])};
     const char *address = options->addresses ? options->addresses[rank] : "unix:";
-    const char *end = strncmp(address, "unix:", 5) == 0 ? NULL : strrchr(address, ':');
+    const char *end = address_is_unix(address) ? NULL : strrchr(address, ':');
     return (struct site_label){address, end ? (size_t)(end - address) : 0};
 }
 

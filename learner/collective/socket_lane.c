@@ -22,7 +22,7 @@ enum { BUFFER_BYTES = COLLECTIVE_SEGMENT_BYTES + LANE_LEAST_MAX };
 
 static trp_status socket_failed(ssize_t result)
 {
-    if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    if (result < 0 && errno_is_again(errno))
         return TRP_OK;
     return trp_fail(TRP_UNAVAILABLE, "%s", result == 0 ? "closed" : strerror(errno));
 }

@@ -299,7 +299,7 @@ static trp_status listen_for_datagrams(struct dogwild *dogwild,
                                        const struct learners_options *group)
 {
     struct address address;
-    bool is_ip = group->listen && strncmp(group->listen, "unix:", strlen("unix:")) != 0;
+    bool is_ip = group->listen && !address_is_unix(group->listen);
     TRP_TRY(address_init(&address, is_ip ? group->listen : "127.0.0.1:0", group->insecure));
     trp_status status = open_socket(dogwild, &address);
     address_cleanup(&address);

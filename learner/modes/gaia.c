@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <troupe/log.h>
+#include "core/address.h"
 #include "core/alloc.h"
 #include "core/hash.h"
 #include "core/status.h"
@@ -441,7 +442,7 @@ static const struct mode_impl gaia_impl = {
 static trp_status listen_in_circle(struct circle *circle, const struct learners_options *group,
                                    uint32_t which)
 {
-    bool is_unix = group->listen && strncmp(group->listen, "unix:", strlen("unix:")) == 0;
+    bool is_unix = group->listen && address_is_unix(group->listen);
     char *address = is_unix ? xasprintf("%s.%" PRIu32, group->listen, which) : NULL;
     if (group->listen && !is_unix) {
         size_t host = strlen(group->listen) - strlen(strrchr(group->listen, ':'));

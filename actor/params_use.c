@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/finite.h"
+
 trp_status params_check(const trp_params_state *state, const char *whose, const trp_policy *policy)
 {
     if (policy->tensor_count == 0)
@@ -24,17 +26,14 @@ trp_status params_check(const trp_params_state *state, const char *whose, const 
     return status;
 }
 
-/* The place of the first number that is not finite; `count`: all are. Differences of a number to
- * itself are 0 or NaN, and a sum of them is a loop without branches. */
+/* The place of the first number that is not finite; `count`: all are. */
 static size_t find_not_finite(const float *params, size_t count)
 {
     enum { BLOCK = 4096 };
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t end = count - first < BLOCK ? count : first + BLOCK;
-        uint32_t not_finite = 0;
-        for (size_t i = first; i < end; i++)
-            not_finite |= params[i] - params[i] != 0;
-        for (size_t i = first; not_finite && i < end; i++)
+        bool finite = floats_are_finite(params + first, end - first);
+        for (size_t i = first; !finite && i < end; i++)
             if (!isfinite(params[i]))
                 return i;
     }

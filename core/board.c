@@ -21,6 +21,7 @@
 #include <troupe/rng.h>
 
 #include "core/alloc.h"
+#include "core/finite.h"
 #include "core/limits.h"
 #include "core/thread.h"
 
@@ -201,18 +202,17 @@ static uint32_t free_slot_locked(const struct board *board)
     return oldest;
 }
 
-/* Looked through in the cache. The difference of a number to itself is 0 or NaN. */
+/* Looked through in the cache. */
 static bool copy_finite(float *to, const float *from, size_t count)
 {
     enum { BLOCK = 4096 };
-    uint32_t not_finite = 0;
+    bool finite = true;
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t size = count - first < BLOCK ? count - first : BLOCK;
         memcpy(to + first, from + first, size * sizeof *to);
-        for (size_t i = first; i < first + size; i++)
-            not_finite |= to[i] - to[i] != 0;
+        finite = floats_are_finite(to + first, size) && finite;
     }
-    return not_finite == 0;
+    return finite;
 }
 
 void board_write(struct board *board, const float *numbers, uint64_t version,

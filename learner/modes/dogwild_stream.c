@@ -1,9 +1,9 @@
 #include "dogwild_stream.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/finite.h"
 
 #define STREAM_MAGIC UINT64_C(0x31646c6977676f64) /* "dogwild1" */
 
@@ -12,15 +12,6 @@
 static size_t pairs_of(const struct stream_chunk *chunk)
 {
     return (chunk->count + 1) / 2;
-}
-
-/* What is not finite would be everybody's for ever. */
-static bool is_chunk_finite(const float *numbers, size_t count)
-{
-    float all = 0;
-    for (size_t i = 0; i < count; i++)
-        all += numbers[i] * 0;
-    return isfinite(all);
 }
 
 /* A learner that leaves blocks without a gradient alone sees by the count that it has to load. */
@@ -205,7 +196,8 @@ static size_t take_delta(struct stream *stream, const struct stream_message *mes
     load_shared(chunk->values, from, 2 * pairs_of(chunk));
     for (size_t i = 0; i < chunk->count; i++)
         to[i] = from[i] + message->numbers[i];
-    if (!chunk->once && !is_chunk_finite(to, chunk->count)) {
+    if (!chunk->once &&
+        !floats_are_finite(to, chunk->count)) { /* it would be everybody's for ever */
         stream->counters.strange++;
         return 0;
     }
@@ -246,7 +238,8 @@ size_t stream_take(struct stream *stream, const void *bytes, size_t size,
 {
     struct stream_message message = {0};
     memcpy(&message, bytes, size < sizeof message ? size : sizeof message);
-    if (!is_of_stream(stream, &message, size) || !is_chunk_finite(message.numbers, message.count)) {
+    if (!is_of_stream(stream, &message, size) ||
+        !floats_are_finite(message.numbers, message.count)) {
         stream->counters.strange++;
         return 0;
     }

@@ -6,7 +6,8 @@
 A case is a program, run to its own end with seeds 1 to 5, a process per node, in a fresh run directory each: its evaluator has to
 see the target reached, confirm it on fresh episodes, save those parameters and end the program with status 0, and they have to be
 made within so many environment steps and seconds. Seconds are those of the whole program, from its start until it is gone. A peer's are the steps of
-its published result at the steps/s that it has here (bench/peers/sb3_steps.py). Rows are those of bench/rows.awk.
+its published result at the steps/s that it has here (bench/peers/sb3_steps.py). Rows are those of bench/rows.awk. Cases that are compared
+with one another take turns, seed by seed: what else keeps the machine busy does so for all of them.
 
 Cases of offline agents learn from the same store, which is made first. They say the mean return over fresh episodes of what a seed ends
 with, over seeds, and d3rlpy's (bench/peers/d3rlpy_return.py) after as many learner steps as the median seed, of the same steps.
@@ -38,7 +39,7 @@ class Case:
     seconds: int  # of one seed
     peer: str = ""  # of sb3_steps.py; offline: of d3rlpy_return.py
     alike: str = ""  # options with which a step is as much work as there, and an end
-    beside: str = ""  # the case that does the same with one learner
+    beside: str = ""  # the case that does the same with one learner, or one actor
     sets: str = ""  # options of every run
     offline: bool = False
 
@@ -73,11 +74,11 @@ CASES = [
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 agent.batch_size=128 "
          "agent.samples_per_insert=64 agent.min_replay_size=100 actor.max_steps=10000"),
     Case("impala_cartpole_1", "impala_cartpole 1", "CartPole-v1 to 475", 5_000_000, 60),
-    Case("impala_cartpole_2", "impala_cartpole 2", "CartPole-v1 to 475", 5_000_000, 60),
-    Case("impala_cartpole_4", "impala_cartpole 4", "CartPole-v1 to 475", 5_000_000, 60),
+    Case("impala_cartpole_2", "impala_cartpole 2", "CartPole-v1 to 475", 5_000_000, 60, beside="impala_cartpole_1"),
+    Case("impala_cartpole_4", "impala_cartpole 4", "CartPole-v1 to 475", 5_000_000, 60, beside="impala_cartpole_1"),
     Case("impala_catch_1", "impala_cartpole Catch 1", "Catch to 0.95", 5_000_000, 60),
-    Case("impala_catch_2", "impala_cartpole Catch 2", "Catch to 0.95", 5_000_000, 60),
-    Case("impala_catch_4", "impala_cartpole Catch 4", "Catch to 0.95", 5_000_000, 60),
+    Case("impala_catch_2", "impala_cartpole Catch 2", "Catch to 0.95", 5_000_000, 60, beside="impala_catch_1"),
+    Case("impala_catch_4", "impala_cartpole Catch 4", "Catch to 0.95", 5_000_000, 60, beside="impala_catch_1"),
     Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
     Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum",
          "agent.hidden=256,256 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 actor.max_steps=10000"),
@@ -269,23 +270,31 @@ def offline_rows(case, options, reached):
     row(case, "cores busy with other work while it ran", others.cores(), "cores", os.cpu_count(), "all")
 
 
-times = {}  # to the targets, medians, by case
+medians = {}  # steps and seconds to the targets, by case
 
 
-def run_case(case, options, base):
-    if case.offline:
+def run_cases(cases, options, base):
+    """Those that are compared with one another, seed by seed in turns."""
+    if any(case.offline for case in cases):
         options.store.make()
-    runs, others = [], Others()
+    runs, others = {case.name: [] for case in cases}, Others()
     for seed in SEEDS:
-        run_dir = base / case.name / str(seed)
-        run_dir.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(run_dir, ignore_errors=True)
-        runs.append(run_seed(case, seed, options, run_dir))
-        if not options.keep:
+        for case in cases:
+            run_dir = base / case.name / str(seed)
+            run_dir.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(run_dir, ignore_errors=True)
+            runs[case.name].append(run_seed(case, seed, options, run_dir))
+            if not options.keep:
+                shutil.rmtree(run_dir, ignore_errors=True)
+    busy = others.cores()
+    for case in sorted(cases, key=lambda case: bool(case.beside)):
+        report(case, runs[case.name], busy, options, base)
+
+
+def report(case, runs, busy, options, base):
     reached = [run for run in runs if run.reached]
     row(case, f"seeds that reach {case.target}", len(reached), "seeds", len(runs), "all")
-    row(case, "cores busy with other work meanwhile", others.cores(), "cores", os.cpu_count(), "all")
+    row(case, "cores busy with other work meanwhile", busy, "cores", os.cpu_count(), "all")
     if not reached:
         return
     if case.offline:
@@ -296,11 +305,12 @@ def run_case(case, options, base):
     if rate:
         row(case, "the same while the peer ran", others.cores(), "cores", os.cpu_count(), "all")
     # Of those that reach it.
-    row(case, "steps to it, median", statistics.median(run.steps for run in reached), "steps")
-    times[case.name] = statistics.median(run.seconds for run in reached)
-    one = times.get(case.beside, 0.0)  # known where that case was run, too
-    row(case, "time to it, median", times[case.name], "s", one, "one learner" if one else "",
-        peer=published / rate if rate else 0.0)
+    steps, seconds = statistics.median(run.steps for run in reached), statistics.median(run.seconds for run in reached)
+    medians[case.name] = steps, seconds
+    one_steps, one_seconds = medians.get(case.beside, (0.0, 0.0))  # known where that case was run, too
+    one_is = case.beside if one_steps else ""
+    row(case, "steps to it, median", steps, "steps", one_steps, one_is)
+    row(case, "time to it, median", seconds, "s", one_seconds, one_is, peer=published / rate if rate else 0.0)
     row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s")
     if rate and case.alike:
         row(case, "speed with the peer's sizes", rate_alike(case, options, base / case.name / "alike"), "steps/s", peer=rate)
@@ -322,8 +332,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix="troupe-bench-") as scratch:
         base = options.keep or Path(scratch)
         options.store = Store(options, base)
+        compared = {}
         for name in options.cases or known:
-            run_case(known[name], options, base)
+            compared.setdefault(known[name].beside or name, []).append(known[name])
+        for cases in compared.values():
+            run_cases(cases, options, base)
 
 
 main()

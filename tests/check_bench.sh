@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A benchmark that is killed takes its servers with it, and its stores; rows are shown by any awk. That
-# of the agents counts who reaches the target within its steps, and nobody else.
+# of the agents counts who reaches the target within its steps, nobody else, and compares runs that took turns.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'kill -KILL "$bench" 2>/dev/null || true; rm -rf "$dir"' EXIT
@@ -56,6 +56,26 @@ bench/agents.py --bin "$dir" --keep "$dir/runs" ppo_cartpole >"$dir/rows" 2>"$di
 grep -q $'^ppo_cartpole: seeds that reach CartPole-v1 to 475\t2\tseeds\t5\t' "$dir/rows" &&
     grep -q $'^ppo_cartpole: steps to it, median\t4500\tsteps\t' "$dir/rows" ||
     { echo 'the agents are not counted'; cat "$dir/rows" "$dir/said"; exit 1; }
+
+# Cases that are compared take turns, and the one that the other is beside is its ceiling.
+cat >"$dir/impala_cartpole" <<'EOF'
+#!/usr/bin/env bash
+for word; do
+    case $word in
+    --seed=*) seed=${word#*=} ;;
+    --run-dir=*) run=${word#*=} ;;
+    esac
+done
+mkdir "$run"
+printf 'version,learner_steps,actor_steps,episodes,mean\n1,1,%d,200,500\n' $((1000 * seed * word)) >"$run/evaluator.csv"
+touch "$run/params.safetensors"
+EOF
+chmod +x "$dir/impala_cartpole"
+bench/agents.py --bin "$dir" impala_cartpole_2 impala_cartpole_1 >"$dir/rows" 2>"$dir/said"
+turns=$(sed -n 's/^bench: impala_cartpole_\([12]\) seed \([12]\):.*/\1 of \2/p' "$dir/said" | paste -sd ,)
+[ "$turns" = '2 of 1,1 of 1,2 of 2,1 of 2' ] &&
+    grep -q $'^impala_cartpole_2: steps to it, median\t6000\tsteps\t3000\timpala_cartpole_1\t' "$dir/rows" ||
+    { echo "no turns: $turns"; cat "$dir/rows" "$dir/said"; exit 1; }
 
 # The same for those that learn from a store, which is made without one and then named: a seed ends with a return of -100
 # times it; d3rlpy gets as many steps as the median seed took, and the file of the store's steps.

@@ -19,8 +19,8 @@ enum {
 
 /* Who is faster for calls of so many rows (a string each) and layers of so many weights (a
  * character each): '.' our own kernels, 'o' oneDNN, of which a process without such plans is
- * spared. What `bench nn` printed on a Zen 5, oneDNN kept to the same instructions, one thread; a
- * tenth faster is not worth loading it. */
+ * spared. What `bench nn` printed on a Zen 5 and, where there are tiles (AMX), on a Xeon, oneDNN
+ * kept to the same instructions, one thread; a tenth faster is not worth loading it. */
 struct choice {
     const char *forward[ROWS_CLASSES], *backward[ROWS_CLASSES];
 };
@@ -40,13 +40,35 @@ static const struct choice choice_avx512 = {
     .forward = {"....ooooo", "....ooooo", "....ooooo", ".......oo", "........o", ".......oo"},
     .backward = {"...oooooo", "....oo.oo", "........o", "........o", ".......oo", ".......oo"},
 };
+
+static const struct choice choice_avx512_amx = {
+    .forward = {"......ooo", "....ooooo", ".....oo..", ".........", "......ooo", "......ooo"},
+    .backward = {"...oooooo", "...oooooo", "....ooooo", "......o.o", "......ooo", "....ooooo"},
+};
+
+static bool amx_known;
+
+static void amx_look(void)
+{
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, NEEDED = AMX_BF16 | AMX_TILE };
+    unsigned a, b, c, d;
+    amx_known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & NEEDED) == NEEDED;
+}
+
+/* The processor has it; whether a process may use it is another question. */
+static bool cpu_knows_amx(void)
+{
+    static struct once once = ONCE_INIT;
+    once_run(&once, amx_look);
+    return amx_known;
+}
 #endif
 
 static const struct choice *choice_for(const struct backend *backend)
 {
 #ifdef __x86_64__
     if (backend == &backend_avx512)
-        return &choice_avx512;
+        return cpu_knows_amx() ? &choice_avx512_amx : &choice_avx512;
     if (backend == &backend_avx2)
         return &choice_avx2;
 #endif
@@ -126,10 +148,7 @@ static bool amx;
 
 static void amx_ask(void)
 {
-    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, NEEDED = AMX_BF16 | AMX_TILE };
-    unsigned a, b, c, d;
-    amx = has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & NEEDED) == NEEDED &&
-          may_have_tiles();
+    amx = has_avx512_bf16() && cpu_knows_amx() && may_have_tiles();
 }
 
 bool cpu_has_amx(void)

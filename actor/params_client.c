@@ -45,9 +45,8 @@ struct trp_params_client {
     uint64_t reads;          /* the publisher whose it is; 0: none */
     uint64_t refused;        /* whose could not be read; 0: none */
     bool torn;               /* what was read in place was not whole: the next one is copied */
-    /* Where the parameters are; the others are NULL. */
+    /* Where the parameters are; the other is NULL. */
     struct board_view *lies_in; /* `view`, or one before it */
-    Troupe__PullReply *holds;
     float *own;
     float *spare;                   /* NULL: there was no need for it yet */
     char *layout;                   /* NULL: the learner does not say */
@@ -161,8 +160,6 @@ static void leave_place(trp_params_client *client)
     if (client->lies_in != client->view)
         board_view_close(client->lies_in);
     client->lies_in = NULL;
-    params_reply_free(client->holds);
-    client->holds = NULL;
     if (client->own && client->spare)
         free(client->own);
     else if (client->own)
@@ -438,50 +435,50 @@ static trp_status widen(trp_params_client *client, const ProtobufCBinaryData *by
     return TRP_OK;
 }
 
-/* Parameters that were sent. Keeps the reply where they stay in it. */
-static trp_status adopt(trp_params_client *client, Troupe__PullReply **reply)
+/* Parameters that were sent. Those of a reply become the client's where they are. */
+static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
 {
-    const ProtobufCBinaryData *bytes = &(*reply)->params;
-    bool halves = (*reply)->precision == TROUPE__PRECISION__BFLOAT16;
+    ProtobufCBinaryData *bytes = &reply->params;
+    bool halves = reply->precision == TROUPE__PRECISION__BFLOAT16;
     size_t size = halves ? sizeof(uint16_t) : sizeof(float);
     struct arrival arrival = {.params = (const float *)(const void *)bytes->data,
                               .count = bytes->len % size == 0 ? bytes->len / size : 0,
-                              .version = (*reply)->version,
-                              .learner_steps = (*reply)->learner_steps};
+                              .version = reply->version,
+                              .learner_steps = reply->learner_steps};
     TRP_TRY(check_count(client, &arrival, bytes->len));
     if (halves)
         TRP_TRY(widen(client, bytes, &arrival));
     TRP_TRY(check_arrival(client, &arrival));
-    use_statistics(client, (const trp_moments *)(*reply)->statistics,
-                   (*reply)->n_statistics / MOMENT_NUMBERS);
+    use_statistics(client, (const trp_moments *)reply->statistics,
+                   reply->n_statistics / MOMENT_NUMBERS);
     if (halves) {
         settle_in_spare(client);
     } else {
         leave_place(client);
-        client->holds = *reply;
-        *reply = NULL;
+        client->own = (float *)(void *)bytes->data;
+        *bytes = (ProtobufCBinaryData){0};
     }
     settle_arrival(client, &arrival);
     return TRP_OK;
 }
 
 /* `sent`: parameters were asked for, wherever the learner is. */
-static trp_status take_reply(trp_params_client *client, Troupe__PullReply **reply, bool sent,
+static trp_status take_reply(trp_params_client *client, Troupe__PullReply *reply, bool sent,
                              bool *newer)
 {
-    if (!sent && (*reply)->shared)
-        attach(client, *reply);
-    else if (client->reads != (*reply)->publisher)
+    if (!sent && reply->shared)
+        attach(client, reply);
+    else if (client->reads != reply->publisher)
         detach(client);
     if (client->view && !sent) {
         TRP_TRY(read_memory(client, newer));
         if (!board_view_is_here(client->view))
-            use_statistics(client, (const trp_moments *)(*reply)->statistics,
-                           (*reply)->n_statistics / MOMENT_NUMBERS);
+            use_statistics(client, (const trp_moments *)reply->statistics,
+                           reply->n_statistics / MOMENT_NUMBERS);
         return TRP_OK;
     }
     /* A learner that restarted may know only versions that are older than ours. */
-    if ((*reply)->version <= client->state.version || (!sent && (*reply)->shared))
+    if (reply->version <= client->state.version || (!sent && reply->shared))
         return TRP_OK;
     TRP_TRY(adopt(client, reply));
     *newer = true;
@@ -496,14 +493,16 @@ static trp_status exchange_once(trp_params_client *client, uint64_t steps, uint6
     Troupe__PullReply *reply = NULL;
     Troupe__PullRequest request = request_of(client, steps, episodes, sends);
     int64_t asked_ns;
-    trp_status status = params_pull(&client->line, &request, deadline, &reply, &asked_ns);
+    struct params_room room = {client->spare, client->state.count * sizeof *client->spare};
+    trp_status status = params_pull(&client->line, &request, deadline, &room, &reply, &asked_ns);
+    client->spare = room.bytes;
     if (status == TRP_OK)
         status = note_reply(client, reply, steps, episodes);
     if (status == TRP_OK)
         status = note_carried(client, reply);
     uint64_t age_ns = reply ? reply->age_ns : 0;
     if (status == TRP_OK)
-        status = take_reply(client, &reply, sends, newer);
+        status = take_reply(client, reply, sends, newer);
     if (status == TRP_OK && client->state.version >= client->newest)
         client->confirmed_ns = asked_ns - (int64_t)(age_ns < INT64_MAX / 2 ? age_ns : 0);
     params_reply_free(reply);

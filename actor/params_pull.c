@@ -100,16 +100,26 @@ static trp_status add_part(struct whole *whole, const Troupe__PullReply *reply)
     return TRP_OK;
 }
 
+static uint8_t *room_take(struct params_room *room, size_t size)
+{
+    if (!room->bytes || room->size != size)
+        return malloc(size);
+    uint8_t *bytes = room->bytes;
+    room->bytes = NULL;
+    return bytes;
+}
+
 /* `*reply` has the first part of a version. The last reply takes its place, with the whole; or,
  * where the learner does not have that version any more, the one that says so. */
 static trp_status pull_rest(const struct params_line *line, Troupe__PullRequest *request,
-                            struct deadline deadline, Troupe__PullReply **reply, int64_t *asked_ns)
+                            struct deadline deadline, struct params_room *room,
+                            Troupe__PullReply **reply, int64_t *asked_ns)
 {
     struct whole whole = {.version = (*reply)->version,
                           .precision = (*reply)->precision,
                           .size = (size_t)(*reply)->params_bytes};
     int64_t part_asked_ns;
-    whole.bytes = malloc(whole.size);
+    whole.bytes = room_take(room, whole.size);
     if (!whole.bytes)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for parameters of %zu bytes",
                         whole.size);
@@ -138,13 +148,14 @@ static trp_status pull_rest(const struct params_line *line, Troupe__PullRequest 
 }
 
 trp_status params_pull(const struct params_line *line, Troupe__PullRequest *request,
-                       struct deadline deadline, Troupe__PullReply **reply, int64_t *asked_ns)
+                       struct deadline deadline, struct params_room *room,
+                       Troupe__PullReply **reply, int64_t *asked_ns)
 {
     struct deadline give_up = deadline_in_ms(&clock_monotonic, line->give_up_ms);
     TRP_TRY(pull_with_retries(line, request, deadline, reply, asked_ns));
     while ((*reply)->params_bytes > 0 && (*reply)->version > request->version) {
         uint64_t version = (*reply)->version;
-        TRP_TRY(pull_rest(line, request, deadline, reply, asked_ns));
+        TRP_TRY(pull_rest(line, request, deadline, room, reply, asked_ns));
         if ((*reply)->params_bytes > 0 && deadline_passed(give_up, &clock_monotonic))
             return trp_fail(TRP_UNAVAILABLE,
                             "version %" PRIu64 " of the parameters was gone before all of it came, "

@@ -13,6 +13,13 @@ struct params_line {
     int64_t timeout_ms, give_up_ms;
 };
 
+/* Memory that the parameters of a reply may come to lie in: it is the reply's then, and `bytes` is
+ * NULL. */
+struct params_room {
+    void *bytes; /* of malloc(); NULL: none */
+    size_t size;
+};
+
 /* Waits a moment, or hands the turn on where threads take turns. */
 void params_pause(const struct params_line *line, uint32_t failures, struct deadline deadline);
 
@@ -20,8 +27,8 @@ void params_pause(const struct params_line *line, uint32_t failures, struct dead
  * params_reply_free(). `*asked_ns`: when it was asked which version is the newest, on the monotonic
  * clock. Failures as trp_params_client_pull(); then `*reply` may have to be freed, too. */
 TRP_MUST_USE trp_status params_pull(const struct params_line *line, Troupe__PullRequest *request,
-                                    struct deadline deadline, Troupe__PullReply **reply,
-                                    int64_t *asked_ns);
+                                    struct deadline deadline, struct params_room *room,
+                                    Troupe__PullReply **reply, int64_t *asked_ns);
 
 void params_reply_free(Troupe__PullReply *reply); /* NULL is fine */
 

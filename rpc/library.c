@@ -8,12 +8,14 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include <grpc/support/log.h>
 #include <troupe/log.h>
+#include "limits.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1
@@ -85,9 +87,21 @@ static void stop_deadlock_search(void)
         set_mode(IGNORE);
 }
 
+/* A long message comes in thousands of buffers, which are freed at once when it has been read. What
+ * malloc gives back then it has to get, and the kernel to clear, for the next one: most of the time
+ * that such a message takes. So the buffers of all messages lie in malloc's own memory, of which so
+ * much stays. */
+static void keep_memory(void)
+{
+    enum { HEAP_BYTES_MAX = 32 << 20 }; /* the most that mallopt() takes */
+    mallopt(M_MMAP_THRESHOLD, HEAP_BYTES_MAX);
+    mallopt(M_TRIM_THRESHOLD, RPC_KEPT_BYTES);
+}
+
 void rpc_library_acquire(void)
 {
     if (!grpc_is_initialized()) {
+        keep_memory();
         raise_open_files();
         stop_deadlock_search();
         gpr_set_log_function(log_line);

@@ -39,6 +39,10 @@ enum {
     /* rpc/: below this several slices are joined: a copy takes a microsecond, and does not pin read
      * buffers of 64 KB. */
     RPC_JOIN_BYTES_MAX = 16 * 1024,
+    /* rpc/: bytes of a field that are worth a look for them before a message is joined. */
+    RPC_LONG_BYTES_MIN = 64 * 1024,
+    /* rpc/: memory that is kept for the next message. */
+    RPC_KEPT_BYTES = 128 << 20,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,
 };

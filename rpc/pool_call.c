@@ -238,9 +238,9 @@ static trp_status run_handler(struct rpc_pool_call *call)
 {
     const struct rpc_method *method = call->method;
     ProtobufCMessage *request;
-    trp_bytes bytes = {trp_message_data(call->request), trp_message_size(call->request)};
-    TRP_TRY(rpc_wire_unpack(method->service->descriptor->methods[method->index].input, bytes,
-                            call->server->options.in_flight_bytes, &request));
+    TRP_TRY(rpc_wire_unpack_message(method->service->descriptor->methods[method->index].input,
+                                    call->request, call->server->options.in_flight_bytes,
+                                    &request));
     struct pool_run_state state = {.invocation = {.service = method->service,
                                                   .index = method->index,
                                                   .deadline = call->deadline,
@@ -279,7 +279,7 @@ static trp_status accept_request(struct rpc_pool_call *call, grpc_byte_buffer *p
     uint64_t most = call->server->options.max_message_bytes;
     if (!payload)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: no request", path);
-    call->request = rpc_message_from_buffer(payload, false);
+    call->request = rpc_message_from_buffer(payload, true);
     if (!call->request)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for the request", path);
     size_t size = trp_message_size(call->request);

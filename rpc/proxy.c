@@ -73,13 +73,12 @@ static trp_status unpack_reply(struct proxy_call *call, ProtobufCMessage **reply
     if (!call->reply)
         return trp_fail(TRP_INTERNAL, "%s at %s: a reply without a message",
                         call->proxy->paths[call->index], call->proxy->channel->address);
-    trp_message *bytes = rpc_message_from_buffer(call->reply, false);
+    trp_message *bytes = rpc_message_from_buffer(call->reply, true);
     call->reply = NULL;
     if (!bytes)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for the reply",
                         call->proxy->paths[call->index]);
-    trp_status status = rpc_wire_unpack(
-        method->output, (trp_bytes){trp_message_data(bytes), bytes->size}, UINT64_MAX, reply);
+    trp_status status = rpc_wire_unpack_message(method->output, bytes, UINT64_MAX, reply);
     trp_message_destroy(bytes);
     return status;
 }

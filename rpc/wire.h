@@ -16,6 +16,12 @@ TRP_MUST_USE trp_status rpc_wire_unpack(const ProtobufCMessageDescriptor *descri
                                         trp_bytes bytes, uint64_t memory_max,
                                         ProtobufCMessage **out);
 
+/* The same of a message in one part or several, whose long bytes are copied once. `message` stays
+ * the caller's. */
+TRP_MUST_USE trp_status rpc_wire_unpack_message(const ProtobufCMessageDescriptor *descriptor,
+                                                trp_message *message, uint64_t memory_max,
+                                                ProtobufCMessage **out);
+
 /* The message's bytes, exactly sized. RESOURCE_EXHAUSTED: no memory for them. */
 TRP_MUST_USE trp_status rpc_wire_pack(const ProtobufCMessage *message, trp_message **out);
 

@@ -1,0 +1,214 @@
+/* A message in several parts unpacks to what it is in one, wherever it is cut, and broken ones are
+ * refused without a read outside of their parts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/rng.h>
+#include <troupe/rpc.h>
+#include "core/alloc.h"
+#include "rpc/limits.h"
+#include "rpc/wire.h"
+#include "rpc_test.pb-c.h"
+
+enum { PARTS_MAX = 40, LONG = RPC_LONG_BYTES_MIN };
+
+typedef Troupe__Test__Everything everything;
+
+/* Each part in a block of its own, so that a read outside is one that a sanitizer sees. */
+struct cut {
+    trp_bytes parts[PARTS_MAX];
+    size_t count;
+    trp_message *message;
+};
+
+static void cut_add(struct cut *cut, const uint8_t *bytes, size_t size)
+{
+    cut->parts[cut->count++] = (trp_bytes){size ? xmemdup(bytes, size) : xmalloc(1), size};
+}
+
+/* Cut at `places`, which rise. */
+static void cut_at(struct cut *cut, const uint8_t *bytes, size_t size, const size_t *places,
+                   size_t place_count)
+{
+    size_t at = 0;
+    *cut = (struct cut){0};
+    for (size_t i = 0; i < place_count; i++) {
+        cut_add(cut, bytes + at, places[i] - at);
+        at = places[i];
+    }
+    cut_add(cut, bytes + at, size - at);
+    cut->message = trp_message_create(0);
+    trp_message_set_parts(cut->message, cut->parts, cut->count, NULL, NULL);
+}
+
+static void cut_free(struct cut *cut)
+{
+    trp_message_destroy(cut->message);
+    for (size_t i = 0; i < cut->count; i++)
+        free((void *)cut->parts[i].data);
+}
+
+static trp_message *pack(const everything *message)
+{
+    trp_message *packed;
+    assert_int_equal(rpc_wire_pack(&message->base, &packed), TRP_OK);
+    return packed;
+}
+
+static trp_status unpack_cut(const uint8_t *bytes, size_t size, const size_t *places, size_t count,
+                             uint64_t memory_max, everything **out)
+{
+    struct cut cut;
+    ProtobufCMessage *message;
+    cut_at(&cut, bytes, size, places, count);
+    trp_status status = rpc_wire_unpack_message(&troupe__test__everything__descriptor, cut.message,
+                                                memory_max, &message);
+    cut_free(&cut);
+    *out = (everything *)message;
+    return status;
+}
+
+static void free_everything(everything *message)
+{
+    troupe__test__everything__free_unpacked(message, NULL);
+}
+
+/* A field before the long one, fields behind it, and a blob that is long but one of several. */
+struct sample {
+    everything message;
+    uint8_t data[3 * LONG];
+    ProtobufCBinaryData blobs[1];
+    char *words[1];
+};
+
+static struct sample *make_sample(size_t data_bytes)
+{
+    struct sample *sample = xcalloc(1, sizeof *sample);
+    troupe__test__everything__init(&sample->message);
+    for (size_t i = 0; i < sizeof sample->data; i++)
+        sample->data[i] = (uint8_t)(i * 31 + i / 251);
+    sample->message.number = 77;
+    sample->message.text = (char *)"before";
+    sample->message.data = (ProtobufCBinaryData){.len = data_bytes, .data = sample->data};
+    sample->words[0] = (char *)"behind";
+    sample->message.words = sample->words;
+    sample->message.n_words = 1;
+    sample->blobs[0] = (ProtobufCBinaryData){.len = LONG + 5, .data = sample->data + 3};
+    sample->message.blobs = sample->blobs;
+    sample->message.n_blobs = 1;
+    return sample;
+}
+
+static void check_same(const everything *message, trp_message *original)
+{
+    trp_message *again = pack(message);
+    assert_int_equal(trp_message_size(again), trp_message_size(original));
+    assert_memory_equal(trp_message_data(again), trp_message_data(original),
+                        trp_message_size(again));
+    trp_message_destroy(again);
+}
+
+static void a_message_cut_anywhere_is_the_message(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, LONG - 1, LONG, LONG + 1, 2 * LONG + 3};
+    trp_rng rng;
+    trp_rng_init(&rng, 5, 0);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        struct sample *sample = make_sample(sizes[s]);
+        trp_message *packed = pack(&sample->message);
+        size_t size = trp_message_size(packed);
+        for (size_t turn = 0; turn < 200; turn++) {
+            /* Around the long field's head first, then anywhere. */
+            size_t places[3], first = turn < 40 ? turn : trp_rng_below(&rng, size);
+            places[0] = first;
+            places[1] = first + trp_rng_below(&rng, size - first + 1);
+            places[2] = places[1] + trp_rng_below(&rng, size - places[1] + 1);
+            everything *message;
+            assert_int_equal(
+                unpack_cut(trp_message_data(packed), size, places, 3, UINT64_MAX, &message),
+                TRP_OK);
+            check_same(message, packed);
+            free_everything(message);
+        }
+        trp_message_destroy(packed);
+        free(sample);
+    }
+}
+
+static void what_ends_too_early_is_refused(void **state)
+{
+    (void)state;
+    struct sample *sample = make_sample(2 * LONG);
+    trp_message *packed = pack(&sample->message);
+    static const size_t ends[] = {1, 3, 9, 11, 13, 14, LONG, 2 * LONG + 10};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t place = ends[i] / 2;
+        everything *message;
+        assert_int_equal(
+            unpack_cut(trp_message_data(packed), ends[i], &place, 1, UINT64_MAX, &message),
+            TRP_INVALID_ARGUMENT);
+        assert_null(message);
+        assert_non_null(strstr(trp_last_error(), "troupe.test.Everything"));
+    }
+    trp_message_destroy(packed);
+    free(sample);
+}
+
+static void more_than_may_be_decoded_is_refused(void **state)
+{
+    (void)state;
+    struct sample *sample = make_sample(2 * LONG);
+    trp_message *packed = pack(&sample->message);
+    size_t place = LONG;
+    static const uint64_t limits[] = {0, LONG, 2 * LONG - 1, 2 * LONG + 100};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        everything *message;
+        assert_int_equal(unpack_cut(trp_message_data(packed), trp_message_size(packed), &place, 1,
+                                    limits[i], &message),
+                         TRP_RESOURCE_EXHAUSTED);
+        assert_null(message);
+    }
+    trp_message_destroy(packed);
+    free(sample);
+}
+
+static void a_long_field_that_comes_often_leaks_nothing(void **state)
+{
+    (void)state;
+    struct sample *sample = make_sample(LONG);
+    trp_message *once = pack(&sample->message);
+    size_t size = trp_message_size(once);
+    enum { TIMES = 12 };
+    uint8_t *bytes = xmalloc(TIMES * size);
+    for (size_t i = 0; i < TIMES; i++)
+        memcpy(bytes + i * size, trp_message_data(once), size);
+    size_t places[] = {size / 2, 5 * size, 5 * size};
+    everything *message;
+    assert_int_equal(unpack_cut(bytes, TIMES * size, places, 3, UINT64_MAX, &message), TRP_OK);
+    assert_int_equal(message->data.len, LONG);
+    assert_memory_equal(message->data.data, sample->data, LONG);
+    assert_int_equal(message->n_words, TIMES);
+    assert_int_equal(message->n_blobs, TIMES);
+    free_everything(message);
+    free(bytes);
+    trp_message_destroy(once);
+    free(sample);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_cut_anywhere_is_the_message),
+        cmocka_unit_test(what_ends_too_early_is_refused),
+        cmocka_unit_test(more_than_may_be_decoded_is_refused),
+        cmocka_unit_test(a_long_field_that_comes_often_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

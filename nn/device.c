@@ -1,6 +1,7 @@
 /* Devices and queues: names, checks, and whose they are. */
 #include "device.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include <troupe/log.h>
@@ -128,6 +129,22 @@ void trp_queue_wait(trp_queue *queue, trp_queue *other)
 void *trp_queue_native(trp_queue *queue)
 {
     return queue->impl->native ? queue->impl->native(queue) : NULL;
+}
+
+void trp_queue_call(trp_queue *queue, const trp_library_call *call, void *owner,
+                    const void *arguments, size_t bytes, const trp_operand *operands,
+                    size_t operand_count)
+{
+    assert(queue->impl->call);
+    queue->impl->call(queue, call, owner, arguments, bytes, operands, operand_count);
+}
+
+void trp_queue_forget(trp_queue *queue, const void *owner)
+{
+    trp_status passed = queue->impl->sync(queue, queue->impl->mark(queue));
+    (void)passed; /* a queue that failed does nothing any more */
+    if (queue->impl->forget)
+        queue->impl->forget(queue, owner);
 }
 
 uint64_t trp_queue_mark(trp_queue *queue)

@@ -15,6 +15,9 @@ struct queue_impl {
                 const trp_operand *operands, size_t operand_count);
     void (*wait)(trp_queue *queue, trp_queue *other);
     void *(*native)(trp_queue *queue); /* NULL: has none */
+    void (*call)(trp_queue *queue, const trp_library_call *call, void *owner, const void *arguments,
+                 size_t bytes, const trp_operand *operands, size_t operand_count); /* likewise */
+    void (*forget)(trp_queue *queue, const void *owner); /* NULL: keeps nothing that is done */
     uint64_t (*mark)(trp_queue *queue);
     bool (*done)(trp_queue *queue, uint64_t mark);
     trp_status (*sync)(trp_queue *queue, uint64_t mark);

@@ -128,6 +128,31 @@ TRP_API void trp_queue_wait(trp_queue *queue, trp_queue *other);
  * what follows on the queue comes after that. NULL: of a host. */
 TRP_API void *trp_queue_native(trp_queue *queue);
 
+/* A call of another library, which puts on streams of the device by itself, as NCCL does, among all
+ * that is on a queue: of a GPU it becomes a part of the same graph. */
+typedef struct {
+    const char *name; /* in words */
+    /* Puts it on a stream of the device's own library (a GPU's cudaStream_t), on the queue's
+     * thread. The stream may be one that is captured: what was put there runs each time that the
+     * same comes again, and this is not called then. False: it could not. */
+    bool (*put)(void *owner, void *stream, const void *arguments);
+    /* The owner has ended: nothing that it put is begun any more. From any thread. */
+    bool (*over)(const void *owner);
+} trp_library_call;
+
+/* Not of a host. Arguments are copied, and have no gaps between their members: calls with the same
+ * owner and the same bytes are one. What differs between an owner and a later one at the same place
+ * is one of them. The calls of one owner are done in the order in which they are put on the queue.
+ * A GPU captures a list with calls whenever it is a new one, so that all GPUs that have the same
+ * call, as those of NCCL's ranks, do so at one time. */
+TRP_API void trp_queue_call(trp_queue *queue, const trp_library_call *call, void *owner,
+                            const void *arguments, size_t bytes, const trp_operand *operands,
+                            size_t operand_count);
+
+/* Waits for the owner's calls that are on the queue, as long as trp_queue_sync(), and forgets
+ * whatever it put: the owner may go. */
+TRP_API void trp_queue_forget(trp_queue *queue, const void *owner);
+
 /* Names what is on the queue so far, for trp_queue_sync(). */
 TRP_API uint64_t trp_queue_mark(trp_queue *queue);
 

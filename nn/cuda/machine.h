@@ -44,7 +44,8 @@ struct machine_impl {
     void (*run)(struct machine *machine, struct machine_stream *stream,
                 const struct cuda_list *list);
 
-    /* The same as a graph, which copies the list. NULL: it cannot be one; then it is run. */
+    /* The same as a graph, which copies the list. Calls of other libraries are put now, on streams
+     * that are captured. NULL: it cannot be one; then it is run. */
     struct machine_graph *(*capture)(struct machine *machine, const struct cuda_schedule *schedule);
     void (*launch)(struct machine *machine, struct machine_stream *stream,
                    struct machine_graph *graph);

@@ -1,7 +1,9 @@
 /* A queue records what is put on it. The list goes to the GPU when somebody could notice: at a
- * mark, a wait, a copy from or to the host. A list that comes for the second time becomes a graph,
- * and from then on the GPU is told no more than "that one"; lists that differ each time are run
- * work by work.
+ * mark, when another queue waits for it, at a copy to the host, or one from there to where it gets.
+ * A list that comes for the second time becomes a graph, and from then on the GPU is told no more
+ * than "that one"; lists that differ each time are run work by work. One with calls of another
+ * library becomes a graph at once, as trp_queue_call() says, and is not run as one any more when an
+ * owner of such a call has ended.
  *
  * The host's memory is copied to and from pinned memory, a ring whose room is free again when a
  * mark behind it was waited for. What comes from the device lies there until then, too: whoever
@@ -22,6 +24,7 @@ struct known_list {
     struct cuda_list list; /* empty while there is no graph */
     struct machine_graph *graph;
     uint64_t used; /* when it was last, by the number of runs */
+    uint64_t mark; /* behind its last launch */
     bool refused;  /* it cannot be a graph */
 };
 
@@ -64,84 +67,6 @@ struct cuda_list *cuda_queue_list(trp_queue *queue)
 {
     struct cuda_queue *q = cuda_queue(queue);
     return &q->list;
-}
-
-/* ---- running lists ------------------------------------------------------------------------- */
-
-static void forget_list(struct cuda_queue *q, struct known_list *known)
-{
-    if (known->graph)
-        q->machine->impl->forget(q->machine, known->graph);
-    work_list_cleanup(&known->list);
-    *known = (struct known_list){0};
-}
-
-/* The one with that hash, or the place of the one that was not met for the longest time. */
-static struct known_list *find_known(struct cuda_queue *q, uint64_t hash)
-{
-    struct known_list *oldest = &q->known[0];
-    for (uint32_t i = 0; i < q->known_count; i++) {
-        if (q->known[i].hash == hash)
-            return &q->known[i];
-        if (q->known[i].used < oldest->used)
-            oldest = &q->known[i];
-    }
-    if (q->known_count < QUEUE_GRAPHS_MAX + QUEUE_MET_MAX)
-        return &q->known[q->known_count++];
-    return oldest;
-}
-
-static uint32_t graph_count(const struct cuda_queue *q)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < q->known_count; i++)
-        count += q->known[i].graph != NULL;
-    return count;
-}
-
-static void capture_list(struct cuda_queue *q, struct known_list *known)
-{
-    struct cuda_schedule schedule;
-    schedule_make(&schedule, &q->list);
-    known->graph = q->machine->impl->capture(q->machine, &schedule);
-    known->refused = !known->graph;
-    schedule_cleanup(&schedule);
-    if (known->graph)
-        known->list = work_list_copy(&q->list);
-}
-
-static uint64_t hash_of(const struct cuda_list *list)
-{
-    uint64_t hash = hash_bytes(0, list->bytes, list->bytes_used);
-    return hash_fold(hash ^ list->count, UINT64_C(0x9e3779b97f4a7c15)) | 1;
-}
-
-static void run_list(struct cuda_queue *q)
-{
-    const struct machine_impl *impl = q->machine->impl;
-    uint64_t hash = hash_of(&q->list);
-    struct known_list *known = find_known(q, hash);
-    bool met = known->hash == hash;
-    if (!met || (known->graph && !work_lists_equal(&known->list, &q->list))) {
-        forget_list(q, known);
-        known->hash = hash;
-        met = false;
-    }
-    known->used = ++q->runs;
-    if (met && !known->graph && !known->refused && graph_count(q) < QUEUE_GRAPHS_MAX)
-        capture_list(q, known);
-    if (known->graph)
-        impl->launch(q->machine, q->stream, known->graph);
-    else
-        impl->run(q->machine, q->stream, &q->list);
-}
-
-static void flush(struct cuda_queue *q)
-{
-    if (q->list.count == 0)
-        return;
-    run_list(q);
-    work_list_clear(&q->list);
 }
 
 /* ---- marks --------------------------------------------------------------------------------- */
@@ -187,10 +112,9 @@ static void wait_silently(struct cuda_queue *q, uint64_t mark)
         q->freed = q->staged;
 }
 
-static uint64_t queue_mark(trp_queue *queue)
+/* Of what the stream was told so far. */
+static uint64_t mark_stream(struct cuda_queue *q)
 {
-    struct cuda_queue *q = cuda_queue(queue);
-    flush(q);
     uint64_t mark = q->marked + 1;
     if (mark > QUEUE_MARKS_MAX && mark - QUEUE_MARKS_MAX > q->waited)
         wait_silently(q, mark - QUEUE_MARKS_MAX);
@@ -201,6 +125,118 @@ static uint64_t queue_mark(trp_queue *queue)
     slot->staged = q->staged;
     q->machine->impl->event_record(q->machine, q->stream, slot->event);
     return mark;
+}
+
+/* ---- running lists ------------------------------------------------------------------------- */
+
+/* Its graph was waited for. */
+static void drop_list(struct cuda_queue *q, struct known_list *known)
+{
+    if (known->graph)
+        q->machine->impl->forget(q->machine, known->graph);
+    work_list_cleanup(&known->list);
+    *known = (struct known_list){0};
+}
+
+/* To make room. */
+static void forget_list(struct cuda_queue *q, struct known_list *known)
+{
+    if (known->graph && known->mark > q->waited)
+        wait_silently(q, known->mark > q->marked ? mark_stream(q) : known->mark);
+    drop_list(q, known);
+}
+
+/* The one with that hash, or the place of the one that was not met for the longest time. */
+static struct known_list *find_known(struct cuda_queue *q, uint64_t hash)
+{
+    struct known_list *oldest = &q->known[0];
+    for (uint32_t i = 0; i < q->known_count; i++) {
+        if (q->known[i].hash == hash)
+            return &q->known[i];
+        if (q->known[i].used < oldest->used)
+            oldest = &q->known[i];
+    }
+    if (q->known_count < QUEUE_GRAPHS_MAX + QUEUE_MET_MAX)
+        return &q->known[q->known_count++];
+    return oldest;
+}
+
+/* False: there are as many graphs as may be. */
+static bool has_room_for_graph(const struct cuda_queue *q)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < q->known_count; i++)
+        count += q->known[i].graph != NULL;
+    return count < QUEUE_GRAPHS_MAX;
+}
+
+static void forget_oldest_graph(struct cuda_queue *q)
+{
+    struct known_list *oldest = NULL;
+    for (uint32_t i = 0; i < q->known_count; i++)
+        if (q->known[i].graph && (!oldest || q->known[i].used < oldest->used))
+            oldest = &q->known[i];
+    if (oldest)
+        forget_list(q, oldest);
+}
+
+static void capture_list(struct cuda_queue *q, struct known_list *known)
+{
+    struct cuda_schedule schedule;
+    schedule_make(&schedule, &q->list);
+    known->graph = q->machine->impl->capture(q->machine, &schedule);
+    known->refused = !known->graph;
+    schedule_cleanup(&schedule);
+    if (known->graph)
+        known->list = work_list_copy(&q->list);
+}
+
+static uint64_t hash_of(const struct cuda_list *list)
+{
+    uint64_t hash = hash_bytes(0, list->bytes, list->bytes_used);
+    return hash_fold(hash ^ list->count, UINT64_C(0x9e3779b97f4a7c15)) | 1;
+}
+
+static void run_list(struct cuda_queue *q)
+{
+    const struct machine_impl *impl = q->machine->impl;
+    uint64_t hash = hash_of(&q->list);
+    struct known_list *known = find_known(q, hash);
+    bool met = known->hash == hash;
+    if (!met || (known->graph && !work_lists_equal(&known->list, &q->list))) {
+        forget_list(q, known);
+        known->hash = hash;
+        met = false;
+    }
+    known->used = ++q->runs;
+    bool calls = q->list.call_count > 0, over = work_list_is_over(&q->list);
+    if (calls && !over && !known->graph && !has_room_for_graph(q))
+        forget_oldest_graph(q);
+    if ((met || calls) && !over && !known->graph && !known->refused && has_room_for_graph(q))
+        capture_list(q, known);
+    known->mark = q->marked + 1;
+    if (known->graph && !over)
+        impl->launch(q->machine, q->stream, known->graph);
+    else
+        impl->run(q->machine, q->stream, &q->list);
+}
+
+static void flush(struct cuda_queue *q)
+{
+    if (q->list.count == 0)
+        return;
+    run_list(q);
+    work_list_clear(&q->list);
+}
+
+/* ---- marks, for whoever has the queue ---------------------------------------------------------
+ */
+
+static uint64_t queue_mark(trp_queue *queue)
+{
+    struct cuda_queue *q = cuda_queue(queue);
+    flush(q);
+    return mark_stream(q);
 }
 
 static bool queue_done(trp_queue *queue, uint64_t mark)
@@ -308,7 +344,8 @@ static void queue_copy(trp_queue *queue, void *to, const void *from, size_t byte
         work_copy(&q->list, to, from, bytes);
         return;
     }
-    flush(q);
+    if (!to_device || work_list_reaches(&q->list, to, bytes))
+        flush(q); /* else what goes up may do so before the list, which stays one */
     if (to_device)
         upload(q, to, from, bytes);
     else if (from_device)
@@ -336,14 +373,29 @@ static void queue_run(trp_queue *queue, const trp_kernel *kernel, const void *ar
         flush(q);
 }
 
+/* What is on the list comes after `other`, too: that does no harm, and keeps a list in one. */
 static void queue_wait(trp_queue *queue, trp_queue *other)
 {
     struct cuda_queue *q = cuda_queue(queue), *before = cuda_queue(other);
     const struct machine_impl *impl = q->machine->impl;
     flush(before);
-    flush(q);
     impl->event_record(before->machine, before->stream, before->handed);
     impl->stream_wait(q->machine, q->stream, before->handed);
+}
+
+static void queue_call(trp_queue *queue, const trp_library_call *call, void *owner,
+                       const void *arguments, size_t bytes, const trp_operand *operands,
+                       size_t operand_count)
+{
+    work_call(cuda_queue_list(queue), call, owner, arguments, bytes, operands, operand_count);
+}
+
+static void queue_forget(trp_queue *queue, const void *owner)
+{
+    struct cuda_queue *q = cuda_queue(queue);
+    for (uint32_t i = 0; i < q->known_count; i++)
+        if (work_list_calls(&q->known[i].list, owner))
+            drop_list(q, &q->known[i]);
 }
 
 static void *queue_native(trp_queue *queue)
@@ -358,7 +410,7 @@ static void cuda_queue_destroy(trp_queue *queue)
     struct cuda_queue *q = cuda_queue(queue);
     const struct machine_impl *impl = q->machine->impl;
     for (uint32_t i = 0; i < q->known_count; i++)
-        forget_list(q, &q->known[i]);
+        drop_list(q, &q->known[i]);
     for (size_t i = 0; i < QUEUE_MARKS_MAX; i++)
         if (q->marks[i].event)
             impl->event_destroy(q->machine, q->marks[i].event);
@@ -378,6 +430,8 @@ static const struct queue_impl cuda_queue_impl = {
     .run = queue_run,
     .wait = queue_wait,
     .native = queue_native,
+    .call = queue_call,
+    .forget = queue_forget,
     .mark = queue_mark,
     .done = queue_done,
     .sync = queue_sync,

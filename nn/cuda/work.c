@@ -17,7 +17,7 @@ void work_list_cleanup(struct cuda_list *list)
 
 void work_list_clear(struct cuda_list *list)
 {
-    list->count = 0;
+    list->count = list->call_count = 0;
     list->bytes_used = 0;
 }
 
@@ -25,6 +25,7 @@ struct cuda_list work_list_copy(const struct cuda_list *list)
 {
     struct cuda_list copy = {.count = list->count,
                              .room = list->count,
+                             .call_count = list->call_count,
                              .bytes_used = list->bytes_used,
                              .bytes_room = list->bytes_used};
     copy.works = xmemdup(list->works, list->count * sizeof *list->works);
@@ -136,6 +137,20 @@ void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const tr
     }
 }
 
+void work_call(struct cuda_list *list, const trp_library_call *call, void *owner,
+               const void *arguments, size_t bytes, const trp_operand *operands,
+               size_t operand_count)
+{
+    struct cuda_work *work = work_add(list, WORK_CALL, WORK_CALL_JOB_BYTES + bytes);
+    const struct call_job job = {call, owner, bytes};
+    memcpy(list->bytes + work->arguments, &job, sizeof job);
+    memcpy(list->bytes + work->arguments + WORK_CALL_JOB_BYTES, arguments, bytes);
+    for (size_t i = 0; i < operand_count; i++)
+        reach_add(work, operand_at(arguments, &operands[i]), operands[i].bytes, operands[i].access);
+    reach_add(work, owner, 1, TRP_READ | TRP_WRITE);
+    list->call_count++;
+}
+
 /* Bytes of a matrix whose rows are `stride` apart. */
 static size_t matrix_bytes(uint32_t rows, uint32_t columns, size_t stride)
 {
@@ -197,6 +212,35 @@ void work_zero(struct cuda_list *list, void *to, size_t bytes)
     copy_add(list, WORK_ZERO, &(struct copy_job){to, NULL, bytes});
 }
 
+/* ---- calls --------------------------------------------------------------------------------- */
+
+/* The next call from work *at on; NULL: there is none. */
+static const struct call_job *next_call(const struct cuda_list *list, uint32_t *at)
+{
+    for (; list->call_count > 0 && *at < list->count; (*at)++)
+        if (list->works[*at].kind == WORK_CALL)
+            return work_arguments(list, &list->works[(*at)++]);
+    return NULL;
+}
+
+bool work_list_calls(const struct cuda_list *list, const void *owner)
+{
+    const struct call_job *job;
+    for (uint32_t at = 0; (job = next_call(list, &at));)
+        if (job->owner == owner)
+            return true;
+    return false;
+}
+
+bool work_list_is_over(const struct cuda_list *list)
+{
+    const struct call_job *job;
+    for (uint32_t at = 0; (job = next_call(list, &at));)
+        if (job->call->over(job->owner))
+            return true;
+    return false;
+}
+
 /* ---- who meets whom ------------------------------------------------------------------------ */
 
 static bool reaches_conflict(const struct kernel_reach *a, const struct kernel_reach *b)
@@ -211,6 +255,16 @@ bool works_conflict(const struct cuda_work *a, const struct cuda_work *b)
     for (uint32_t i = 0; i < a->reach_count; i++)
         for (uint32_t k = 0; k < b->reach_count; k++)
             if (reaches_conflict(&a->reaches[i], &b->reaches[k]))
+                return true;
+    return false;
+}
+
+bool work_list_reaches(const struct cuda_list *list, const void *memory, size_t bytes)
+{
+    const struct kernel_reach all = {memory, bytes, TRP_READ | TRP_WRITE};
+    for (uint32_t i = 0; i < list->count; i++)
+        for (uint32_t k = 0; k < list->works[i].reach_count; k++)
+            if (reaches_conflict(&all, &list->works[i].reaches[k]))
                 return true;
     return false;
 }

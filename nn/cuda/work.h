@@ -1,7 +1,8 @@
-/* What is put on a GPU, as data: kernels, products, copies, each with the memory that it reads and
- * writes. From that alone follows what has to wait for what (schedule.h); who runs a list may do
- * the rest in any order, or at once. libtroupe_cuda.so captures a list as a CUDA graph (machine.h);
- * tests run it on the host, in any order that its waits allow. */
+/* What is put on a GPU, as data: kernels, products, copies, what other libraries put there by
+ * themselves (NCCL's collectives), each with the memory that it reads and writes. From that alone
+ * follows what has to wait for what (schedule.h); who runs a list may do the rest in any order, or
+ * at once. libtroupe_cuda.so captures a list as a CUDA graph (machine.h); tests run it on the host,
+ * in any order that its waits allow. */
 #ifndef TRP_NN_CUDA_WORK_H
 #define TRP_NN_CUDA_WORK_H
 
@@ -57,6 +58,7 @@ enum work_kind {
     WORK_COPY, /* within the device */
     WORK_ZERO,
     WORK_HOST, /* a function of the host's, on copies of its operands */
+    WORK_CALL, /* another library's (trp_queue_call()) */
 };
 
 struct copy_job {
@@ -80,6 +82,18 @@ enum {
         (sizeof(struct host_job) + WORK_ALIGNMENT - 1) / WORK_ALIGNMENT * WORK_ALIGNMENT
 };
 
+/* The arguments follow. The owner is written by each of its calls: that keeps them in order. */
+struct call_job {
+    const trp_library_call *call;
+    void *owner;
+    size_t argument_bytes;
+};
+
+enum {
+    WORK_CALL_JOB_BYTES =
+        (sizeof(struct call_job) + WORK_ALIGNMENT - 1) / WORK_ALIGNMENT * WORK_ALIGNMENT
+};
+
 struct cuda_work {
     enum work_kind kind;
     uint32_t reach_count;
@@ -92,6 +106,7 @@ struct cuda_work {
 struct cuda_list {
     struct cuda_work *works;
     uint32_t count, room;
+    uint32_t call_count; /* of WORK_CALL */
     char *bytes; /* arguments of all, each at a multiple of WORK_ALIGNMENT, zeros between them */
     size_t bytes_used, bytes_room;
 };
@@ -112,6 +127,9 @@ void work_kernel(struct cuda_list *list, const struct cuda_kernel *kernel, const
 void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const trp_kernel *host,
               const void *arguments, size_t bytes, const trp_operand *operands,
               size_t operand_count);
+void work_call(struct cuda_list *list, const trp_library_call *call, void *owner,
+               const void *arguments, size_t bytes, const trp_operand *operands,
+               size_t operand_count);
 void work_gemm(struct cuda_list *list, const struct gemm_job *job);
 void work_conv(struct cuda_list *list, const struct conv_job *job);
 void work_copy(struct cuda_list *list, void *to, const void *from, size_t bytes);
@@ -127,6 +145,18 @@ static inline const void *host_job_arguments(const struct host_job *job)
 {
     return (const char *)job + WORK_HOST_JOB_BYTES;
 }
+
+static inline const void *call_job_arguments(const struct call_job *job)
+{
+    return (const char *)job + WORK_CALL_JOB_BYTES;
+}
+
+/* Whether a call in it is of that owner; of one that has ended. */
+bool work_list_calls(const struct cuda_list *list, const void *owner);
+bool work_list_is_over(const struct cuda_list *list);
+
+/* Whether a work of it gets to that memory. */
+bool work_list_reaches(const struct cuda_list *list, const void *memory, size_t bytes);
 
 /* They meet in memory, one of them writing. */
 bool works_conflict(const struct cuda_work *a, const struct cuda_work *b);

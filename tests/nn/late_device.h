@@ -16,7 +16,7 @@
 #include "native_stream.h"
 #include "nn_tools.h"
 
-enum { LATE_QUEUES = 4, LATE_ALLOCATIONS = 256, LATE_OPS = 4096, LATE_RANGES = 48 };
+enum { LATE_QUEUES = 6, LATE_ALLOCATIONS = 256, LATE_OPS = 4096, LATE_RANGES = 48 };
 
 enum late_kind {
     LATE_COPY,
@@ -25,7 +25,8 @@ enum late_kind {
     LATE_FORWARD,
     LATE_BACKWARD,
     LATE_NOISE,
-    LATE_CALL
+    LATE_CALL,
+    LATE_NOTHING, /* but that what follows comes after what it does */
 };
 
 struct late_range {
@@ -56,6 +57,7 @@ struct late_queue {
     uint32_t index;
     uint64_t put, done;          /* operations */
     uint64_t after[LATE_QUEUES]; /* what the next one comes after */
+    bool waits;                  /* and nothing has been put since that changed */
     struct native_stream native;
 };
 
@@ -185,6 +187,8 @@ static inline bool late_do(struct late_device *late, struct late_op *op)
     case LATE_NOISE:
         op->net->impl->noise(op->net, NULL, op->arguments);
         break;
+    case LATE_NOTHING:
+        break;
     }
     late_protect(late, op, false);
     if (!ends)
@@ -288,6 +292,7 @@ static inline void late_put(trp_queue *base, struct late_op *op)
     struct late_device *late = (struct late_device *)base->device;
     op->queue = queue->index;
     op->number = ++queue->put;
+    queue->waits = false;
     for (uint32_t i = 0; i < LATE_QUEUES; i++)
         op->after[i] = queue->after[i] > late->host[i] ? queue->after[i] : late->host[i];
     for (size_t i = 0; i < late->op_count; i++)
@@ -344,11 +349,16 @@ static inline void late_wait(trp_queue *base, trp_queue *other)
         uint64_t after = i == before->index ? before->put : before->after[i];
         queue->after[i] = after > queue->after[i] ? after : queue->after[i];
     }
+    queue->waits = true;
 }
 
-static inline uint64_t late_mark(trp_queue *queue)
+/* What the queue waits for has its place on it. */
+static inline uint64_t late_mark(trp_queue *base)
 {
-    return ((struct late_queue *)queue)->put;
+    struct late_queue *queue = (struct late_queue *)base;
+    if (queue->waits)
+        late_put(base, late_op(LATE_NOTHING));
+    return queue->put;
 }
 
 static inline bool late_is_done(trp_queue *base, uint64_t mark)
@@ -377,6 +387,15 @@ static inline void *late_native(trp_queue *base)
     struct late_queue *queue = (struct late_queue *)base;
     queue->native.put = late_call;
     return &queue->native;
+}
+
+/* At once: each is put once. */
+static inline void late_library_call(trp_queue *queue, const trp_library_call *call, void *owner,
+                                     const void *arguments, size_t bytes,
+                                     const trp_operand *operands, size_t operand_count)
+{
+    (void)bytes, (void)operands, (void)operand_count;
+    (void)call->put(owner, late_native(queue), arguments);
 }
 
 static inline trp_status late_sync(trp_queue *base, uint64_t mark)
@@ -414,6 +433,7 @@ static const struct queue_impl late_queue_impl = {.destroy = late_queue_destroy,
                                                   .run = late_run,
                                                   .wait = late_wait,
                                                   .native = late_native,
+                                                  .call = late_library_call,
                                                   .mark = late_mark,
                                                   .done = late_is_done,
                                                   .sync = late_sync};

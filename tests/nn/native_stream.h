@@ -7,7 +7,9 @@
 
 struct native_stream {
     /* `step(argument)` is called until it says true, `end(argument)` then; never after the device
-     * went. It touches [at, at + bytes). */
+     * went. It touches [at, at + bytes). While the stream is captured it is so each time that the
+     * graph is launched, and the end is that of the graph. */
+    bool captured;
     void (*put)(struct native_stream *stream, void *at, size_t bytes, bool (*step)(void *argument),
                 void (*end)(void *argument), void *argument);
 };

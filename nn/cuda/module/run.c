@@ -141,6 +141,15 @@ static void gpu_host(struct gpu *gpu, struct gpu_lane *lane, const struct cuda_l
                    "cudaLaunchHostFunc", NULL);
 }
 
+/* ---- calls of other libraries ---------------------------------------------------------------- */
+
+/* Why it could not is its owner's to know. */
+static void gpu_call(struct gpu_lane *lane, const struct call_job *job)
+{
+    bool put = job->call->put(job->owner, lane->stream, call_job_arguments(job));
+    lane->failed = lane->failed || (lane->captured && !put);
+}
+
 /* ---- all of them --------------------------------------------------------------------------- */
 
 void gpu_work(struct gpu *gpu, struct gpu_lane *lane, const struct cuda_list *list,
@@ -170,6 +179,9 @@ void gpu_work(struct gpu *gpu, struct gpu_lane *lane, const struct cuda_list *li
         break;
     case WORK_HOST:
         gpu_host(gpu, lane, list, work);
+        break;
+    case WORK_CALL:
+        gpu_call(lane, arguments);
         break;
     }
 }

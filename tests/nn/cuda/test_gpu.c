@@ -403,6 +403,59 @@ static void another_library_puts_what_it_has_between(void **state)
     }
 }
 
+/* A library that copies, and how often it was asked to. */
+struct copying {
+    unsigned *puts;
+    float *to;
+    const float *from;
+};
+
+static bool put_copying(void *owner, void *stream, const void *arguments)
+{
+    const struct copying *copying = arguments;
+    unsigned *puts = owner;
+    (*puts)++;
+    return cudaMemcpyAsync(copying->to, copying->from, FLOATS * sizeof(float),
+                           cudaMemcpyDeviceToDevice, stream) == cudaSuccess;
+}
+
+static bool is_never_over(const void *owner)
+{
+    (void)owner;
+    return false;
+}
+
+static void another_librarys_call_is_in_the_graph(void **state)
+{
+    static const trp_library_call call = {"test.copy", put_copying, is_never_over};
+    struct scene scene;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        unsigned puts = 0;
+        float got[FLOATS];
+        scene_begin(&scene, seed, WITHOUT_BLAS);
+        struct copying copying = {&puts, scene.there[3], scene.there[0]};
+        trp_operand operands[] = {
+            {offsetof(struct copying, to), sizeof got, TRP_WRITE},
+            {offsetof(struct copying, from), sizeof got, TRP_READ},
+        };
+        for (unsigned i = 0; i < 4; i++) {
+            put_add(cuda_queue_list(scene.queue), scene.there[0], scene.there[1], scene.there[2]);
+            trp_queue_call(scene.queue, &call, &puts, &copying, sizeof copying, operands, 2);
+            put_add(cuda_queue_list(scene.queue), scene.there[4], scene.there[3], scene.there[1]);
+            trp_queue_copy(scene.queue, got, scene.there[4], sizeof got);
+            OR_FAIL(sync_all(&scene));
+            for (size_t k = 0; k < FLOATS; k++)
+                assert_true(got[k] == scene.here[1][k] + scene.here[2][k] + scene.here[1][k]);
+        }
+        assert_int_equal(fake_cuda.graph_launches, 4);
+        assert_int_equal(puts, LISTS_REPEAT ? 1 : puts);
+        trp_queue_forget(scene.queue, &puts);
+        assert_int_equal(fake_cuda.graphs, LISTS_REPEAT ? 0 : fake_cuda.graphs);
+        scene_end(&scene);
+    }
+}
+
 static void a_list_that_cannot_be_captured_is_run(void **state)
 {
     struct scene scene;
@@ -622,6 +675,7 @@ int main(void)
         cmocka_unit_test(lists_and_their_graphs_are_what_the_host_makes),
         cmocka_unit_test(they_are_with_products_by_cublas_too),
         cmocka_unit_test(another_library_puts_what_it_has_between),
+        cmocka_unit_test(another_librarys_call_is_in_the_graph),
         cmocka_unit_test(a_list_that_cannot_be_captured_is_run),
         cmocka_unit_test(products_of_all_kinds_are_our_own),
         cmocka_unit_test(factors_have_ten_bits_where_that_is_asked),

@@ -146,6 +146,29 @@ static void a_list_that_comes_again_is_a_graph_and_another_one_is_not(void **sta
     assert_result(scene, 5);
 }
 
+/* It goes up before the list that it has nothing to do with, and in its place among works that it
+ * has. */
+static void a_copy_from_the_host_parts_a_list_only_where_it_has_to(void **state)
+{
+    struct scene *scene = *state;
+    const struct twin_machine *machine = &scene->twin.machine;
+    trp_queue_copy(scene->queue, scene->memory[0], scene->host, sizeof scene->host);
+    add_on(scene->queue, scene->memory[2], scene->memory[0]);
+    trp_queue_copy(scene->queue, scene->memory[1], scene->host, sizeof scene->host);
+    add_on(scene->queue, scene->memory[2], scene->memory[1]);
+    assert_int_equal(machine->runs, 0);
+    trp_queue_copy(scene->queue, scene->memory[0], scene->result, sizeof scene->host); /* zeros */
+    assert_int_equal(machine->runs, 1);
+    add_on(scene->queue, scene->memory[2], scene->memory[0]);
+    trp_queue_copy(scene->queue, scene->memory[2] + COUNT - 1, scene->result, sizeof(float));
+    assert_int_equal(machine->runs, 2);
+    trp_queue_copy(scene->queue, scene->result, scene->memory[2], sizeof scene->host);
+    OR_FAIL(wait_for_all(scene->queue));
+    assert_true(scene->result[COUNT - 1] == 0);
+    scene->result[COUNT - 1] = 2 * (COUNT - 1);
+    assert_result(scene, 2);
+}
+
 /* More lists than are remembered: the oldest go, and come again as if they were new. */
 static void graphs_are_bounded(void **state)
 {
@@ -217,6 +240,192 @@ static void a_device_that_is_lost_fails_this_wait_and_all_later_ones(void **stat
     OR_FAIL(trp_queue_sync(scene->queue, mark));
 }
 
+/* ---- calls of another library ------------------------------------------------------------------
+ */
+
+enum { DOUBLINGS = 256 };
+
+/* A library that doubles vectors, and what it saw. */
+struct guest {
+    bool over, refuses; /* what is captured */
+    unsigned puts, ends, count;
+    const float *doubled[DOUBLINGS];
+};
+
+struct doubling {
+    struct guest *guest;
+    float *values;
+};
+
+static bool double_values(void *argument)
+{
+    const struct doubling *doubling = argument;
+    struct guest *guest = doubling->guest;
+    for (size_t i = 0; i < COUNT; i++)
+        doubling->values[i] *= 2;
+    guest->doubled[guest->count++ % DOUBLINGS] = doubling->values;
+    return true;
+}
+
+static void end_doubling(void *argument)
+{
+    struct doubling *doubling = argument;
+    doubling->guest->ends++;
+    free(doubling);
+}
+
+static bool put_doubling(void *owner, void *stream, const void *arguments)
+{
+    struct guest *guest = owner;
+    struct native_stream *native = stream;
+    const struct doubling *doubling = arguments;
+    if (guest->over || (guest->refuses && native->captured))
+        return false;
+    guest->puts++;
+    native->put(native, doubling->values, COUNT * sizeof(float), double_values, end_doubling,
+                xmemdup(doubling, sizeof *doubling));
+    return true;
+}
+
+static bool guest_is_over(const void *owner)
+{
+    return ((const struct guest *)owner)->over;
+}
+
+static void double_on(trp_queue *queue, struct guest *guest, float *values)
+{
+    static const trp_library_call call = {"test.double", put_doubling, guest_is_over};
+    struct doubling doubling = {guest, values};
+    trp_operand operand = {offsetof(struct doubling, values), COUNT * sizeof *values,
+                           TRP_READ | TRP_WRITE};
+    trp_queue_call(queue, &call, guest, &doubling, sizeof doubling, &operand, 1);
+}
+
+/* A list: memory[2] becomes twice what went up. */
+static void put_doubled(struct scene *scene, struct guest *guest)
+{
+    trp_queue_zero(scene->queue, scene->memory[1], sizeof scene->host);
+    add_on(scene->queue, scene->memory[1], scene->memory[0]);
+    double_on(scene->queue, guest, scene->memory[1]);
+    trp_queue_zero(scene->queue, scene->memory[2], sizeof scene->host);
+    add_on(scene->queue, scene->memory[2], scene->memory[1]);
+}
+
+static void assert_doubled(struct scene *scene, float factor)
+{
+    trp_queue_copy(scene->queue, scene->result, scene->memory[2], sizeof scene->host);
+    OR_FAIL(wait_for_all(scene->queue));
+    assert_result(scene, factor);
+}
+
+static void a_call_is_captured_at_once_with_what_is_around_it(void **state)
+{
+    struct scene *scene = *state;
+    struct guest guest = {0};
+    const struct twin_machine *machine = &scene->twin.machine;
+    scene->twin.machine.checks_waits = true;
+    trp_queue_copy(scene->queue, scene->memory[0], scene->host, sizeof scene->host);
+    for (unsigned i = 0; i < 5; i++) {
+        put_doubled(scene, &guest);
+        assert_doubled(scene, 2);
+        assert_int_equal(guest.count, i + 1);
+        assert_int_equal(machine->launches, i + 1);
+        assert_int_equal(machine->graphs, LISTS_REPEAT ? 1 : machine->graphs);
+    }
+    assert_int_equal(machine->runs, 0);
+    trp_queue_forget(scene->queue, &guest);
+    assert_int_equal(guest.ends, guest.puts);
+}
+
+static void calls_of_one_owner_keep_their_order(void **state)
+{
+    struct scene *scene = *state;
+    struct guest guest = {0};
+    for (unsigned i = 0; i < 60; i++) {
+        for (size_t k = 0; k < 3; k++)
+            trp_queue_zero(scene->queue, scene->memory[k], sizeof scene->host);
+        for (size_t k = 0; k < 3; k++)
+            double_on(scene->queue, &guest, scene->memory[2 - k]);
+        OR_FAIL(wait_for_all(scene->queue));
+    }
+    for (unsigned i = 0; i < guest.count; i++)
+        assert_ptr_equal(guest.doubled[i], scene->memory[2 - i % 3]);
+    trp_queue_forget(scene->queue, &guest);
+}
+
+static void what_an_owner_that_is_over_has_put_is_not_launched(void **state)
+{
+    struct scene *scene = *state;
+    struct guest guest = {0};
+    const struct twin_machine *machine = &scene->twin.machine;
+    trp_queue_copy(scene->queue, scene->memory[0], scene->host, sizeof scene->host);
+    put_doubled(scene, &guest);
+    assert_doubled(scene, 2);
+    put_doubled(scene, &guest);
+    guest.over = true;
+    assert_doubled(scene, 1); /* all but the call */
+    assert_int_equal(machine->launches, 1);
+    assert_int_equal(machine->runs, 1);
+    assert_int_equal(guest.count, 1);
+    trp_queue_forget(scene->queue, &guest);
+    assert_int_equal(guest.ends, 1);
+}
+
+static void who_is_forgotten_leaves_no_graph(void **state)
+{
+    struct scene *scene = *state;
+    struct guest guests[2] = {{0}, {0}};
+    const struct twin_machine *machine = &scene->twin.machine;
+    trp_queue_copy(scene->queue, scene->memory[0], scene->host, sizeof scene->host);
+    for (unsigned i = 0; i < 6; i++) {
+        put_doubled(scene, &guests[i % 2]);
+        if (i == 3) { /* with a list that was not handed over */
+            trp_queue_forget(scene->queue, &guests[1]);
+            assert_int_equal(guests[1].count, 2);
+            assert_int_equal(guests[1].ends, guests[1].puts);
+            assert_int_equal(guests[0].ends, LISTS_REPEAT ? 0 : guests[0].ends);
+        }
+        assert_doubled(scene, 2);
+    }
+    assert_int_equal(machine->graphs, LISTS_REPEAT ? 3 : machine->graphs);
+    trp_queue_forget(scene->queue, &guests[0]);
+    trp_queue_forget(scene->queue, &guests[1]);
+    assert_int_equal(guests[0].ends + guests[1].ends, guests[0].puts + guests[1].puts);
+}
+
+static void graphs_of_calls_make_room_for_each_other(void **state)
+{
+    struct scene *scene = *state;
+    struct guest guest = {0};
+    enum { LISTS = 2 * QUEUE_GRAPHS_MAX };
+    for (uint64_t i = 0; i < LISTS; i++) {
+        for (uint64_t k = 0; k <= i; k++)
+            trp_queue_zero(scene->queue, scene->memory[0], sizeof scene->host);
+        double_on(scene->queue, &guest, scene->memory[0]);
+        trp_queue_wait(scene->other, scene->queue); /* handed over, and not waited for */
+    }
+    OR_FAIL(wait_for_all(scene->queue));
+    OR_FAIL(wait_for_all(scene->other));
+    assert_int_equal(scene->twin.machine.launches, LISTS);
+    assert_int_equal(guest.count, LISTS);
+    assert_int_equal(guest.ends, LISTS - QUEUE_GRAPHS_MAX);
+    trp_queue_forget(scene->queue, &guest);
+}
+
+static void what_cannot_be_captured_is_put_each_time(void **state)
+{
+    struct scene *scene = *state;
+    struct guest guest = {.refuses = true};
+    trp_queue_copy(scene->queue, scene->memory[0], scene->host, sizeof scene->host);
+    for (unsigned i = 0; i < 4; i++) {
+        put_doubled(scene, &guest);
+        assert_doubled(scene, 2);
+    }
+    assert_int_equal(scene->twin.machine.launches, 0);
+    assert_int_equal(guest.puts, 4);
+    assert_int_equal(guest.ends, 4);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -227,10 +436,17 @@ int main(void)
         TEST(copies_larger_than_the_ring_come_whole),
         TEST(a_function_of_the_host_sees_copies_of_its_operands),
         TEST(a_list_that_comes_again_is_a_graph_and_another_one_is_not),
+        TEST(a_copy_from_the_host_parts_a_list_only_where_it_has_to),
         TEST(graphs_are_bounded),
         TEST(a_queue_waits_for_another),
         TEST(more_marks_than_are_kept_are_fine),
         TEST(a_device_that_is_lost_fails_this_wait_and_all_later_ones),
+        TEST(a_call_is_captured_at_once_with_what_is_around_it),
+        TEST(calls_of_one_owner_keep_their_order),
+        TEST(what_an_owner_that_is_over_has_put_is_not_launched),
+        TEST(who_is_forgotten_leaves_no_graph),
+        TEST(graphs_of_calls_make_room_for_each_other),
+        TEST(what_cannot_be_captured_is_put_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

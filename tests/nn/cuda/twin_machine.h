@@ -1,30 +1,56 @@
 /* A machine for tests: a GPU as nn/cuda sees it, on the host. Its memory cannot be touched from
  * outside; a work gets to what it says it reads or writes, and to nothing else. Streams are done
  * when somebody waits, in any order that events allow, and graphs in any order that their schedule
- * allows. A schedule that leaves two works unordered that meet in memory fails the test. */
+ * allows. A schedule that leaves two works unordered that meet in memory fails the test. What
+ * another library puts (native_stream.h) may have to wait for other machines: then the stream does,
+ * and who waits for it gives the processor to others. */
 #ifndef TRP_TESTS_TWIN_MACHINE_H
 #define TRP_TESTS_TWIN_MACHINE_H
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/array.h"
 #include "core/bfloat16.h"
+#include "core/clock.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/device.h"
+#include "tests/nn/native_stream.h"
 #include "twin_conv.h"
 #include "twin_kernel.h"
 
 enum { TWIN_ALLOCATIONS = 256, TWIN_STREAMS = 8, TWIN_ACTIONS = 4096 };
 
-enum twin_kind { TWIN_COPY, TWIN_RUN, TWIN_LAUNCH, TWIN_RECORD, TWIN_WAIT };
+enum twin_kind { TWIN_COPY, TWIN_RUN, TWIN_LAUNCH, TWIN_RECORD, TWIN_WAIT, TWIN_GUEST };
 
 struct machine_event {
     uint64_t recorded, done;
 };
 
+/* What another library put for a work. */
+struct twin_guest {
+    uint32_t work;
+    bool (*step)(void *argument);
+    void (*end)(void *argument);
+    void *argument;
+    bool done;
+};
+
+/* Those of a list, and the stream on which they are put. */
+struct twin_puts {
+    struct native_stream native;
+    struct twin_guest *at;
+    uint32_t count, room;
+    uint32_t work; /* whose call it is */
+};
+
 struct machine_graph {
     struct cuda_list list;
     struct cuda_schedule schedule;
+    struct twin_puts puts;
+    bool *done; /* of each work, while it runs; NULL: it does not */
+    uint32_t left;
 };
 
 struct twin_action {
@@ -33,12 +59,15 @@ struct twin_action {
     const void *from;
     size_t bytes;
     struct cuda_list list;
-    const struct machine_graph *graph;
+    struct twin_puts puts;
+    uint32_t work; /* of the list, that is next */
+    struct machine_graph *graph;
     struct machine_event *event;
     uint64_t number; /* of the event's records */
 };
 
 struct machine_stream {
+    struct native_stream native; /* first */
     bool used;
     struct twin_action *actions[TWIN_ACTIONS];
     size_t first, count;
@@ -55,7 +84,7 @@ struct twin_machine {
     bool lost;
     bool checks_waits; /* of each graph, whether all are needed */
     bool convolves;    /* as a machine with cuDNN does */
-    uint64_t graphs, launches, runs, waits, convolutions;
+    uint64_t graphs, launches, runs, waits, convolutions, calls;
     uint64_t host_works;            /* functions of the host's, on copies of operands */
     uint64_t deliveries, delivered; /* copies to the host, and their bytes */
     const struct cuda_kernel *(*more)(const char *name); /* kernels besides those of nn/ */
@@ -193,11 +222,63 @@ static inline void twin_host(const struct cuda_list *list, const struct cuda_wor
     free(arguments);
 }
 
-static inline void twin_work(struct twin_machine *twin, const struct cuda_list *list,
-                             const struct cuda_work *work)
+/* ---- calls of other libraries ---------------------------------------------------------------- */
+
+static inline void twin_keep_put(struct native_stream *stream, void *at, size_t bytes,
+                                 bool (*step)(void *argument), void (*end)(void *argument),
+                                 void *argument)
 {
+    struct twin_puts *puts = (struct twin_puts *)stream;
+    (void)at, (void)bytes; /* more than the work named is a fault */
+    *ARRAY_PUSH(puts->at, puts->count, puts->room) =
+        (struct twin_guest){puts->work, step, end, argument, false};
+}
+
+/* False: one could not. */
+static inline bool twin_put_calls(struct twin_machine *twin, const struct cuda_list *list,
+                                  struct twin_puts *puts, bool captured)
+{
+    bool all = true;
+    puts->native = (struct native_stream){.captured = captured, .put = twin_keep_put};
+    for (puts->work = 0; puts->work < list->count; puts->work++) {
+        const struct call_job *job = work_arguments(list, &list->works[puts->work]);
+        if (list->works[puts->work].kind != WORK_CALL)
+            continue;
+        twin->calls++;
+        all = job->call->put(job->owner, &puts->native, call_job_arguments(job)) && all;
+    }
+    return all;
+}
+
+static inline void twin_end_puts(struct twin_puts *puts)
+{
+    for (uint32_t i = 0; i < puts->count; i++)
+        puts->at[i].end(puts->at[i].argument);
+    free(puts->at);
+    *puts = (struct twin_puts){0};
+}
+
+/* False: it is not done yet, as it waits for others. */
+static inline bool twin_call(struct twin_puts *puts, uint32_t work)
+{
+    for (uint32_t i = 0; i < puts->count; i++) {
+        struct twin_guest *put = &puts->at[i];
+        if (put->work == work && !put->done && !(put->done = put->step(put->argument)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- all works ------------------------------------------------------------------------------- */
+
+/* False: it is not done yet. */
+static inline bool twin_work(struct twin_machine *twin, const struct cuda_list *list,
+                             struct twin_puts *puts, uint32_t number)
+{
+    const struct cuda_work *work = &list->works[number];
     const void *arguments = work_arguments(list, work);
     const struct copy_job *copy = arguments;
+    bool done = true;
     twin_protect(twin, work->reaches, work->reach_count, true);
     switch (work->kind) {
     case WORK_KERNEL:
@@ -223,8 +304,12 @@ static inline void twin_work(struct twin_machine *twin, const struct cuda_list *
         twin_host(list, work);
         twin->host_works++;
         break;
+    case WORK_CALL:
+        done = twin_call(puts, number);
+        break;
     }
     twin_protect(twin, work->reaches, work->reach_count, false);
+    return done;
 }
 
 /* ---- graphs -------------------------------------------------------------------------------- */
@@ -297,6 +382,10 @@ static inline struct machine_graph *twin_capture(struct machine *machine,
     graph->list = work_list_copy(schedule->list);
     graph->schedule = (struct cuda_schedule){
         &graph->list, xmemdup(schedule->steps, schedule->list->count * sizeof *schedule->steps)};
+    if (!twin_put_calls(twin_of(machine), &graph->list, &graph->puts, true)) {
+        machine->impl->forget(machine, graph);
+        return NULL;
+    }
     twin_of(machine)->graphs++;
     return graph;
 }
@@ -304,6 +393,8 @@ static inline struct machine_graph *twin_capture(struct machine *machine,
 static inline void twin_forget(struct machine *machine, struct machine_graph *graph)
 {
     (void)machine;
+    assert_null(graph->done); /* it was waited for */
+    twin_end_puts(&graph->puts);
     schedule_cleanup(&graph->schedule);
     work_list_cleanup(&graph->list);
     free(graph);
@@ -318,21 +409,35 @@ static inline bool twin_may_begin(const struct cuda_schedule *schedule, const bo
     return true;
 }
 
-static inline void twin_run_graph(struct twin_machine *twin, const struct machine_graph *graph)
+static inline void twin_begin_graph(struct machine_graph *graph)
+{
+    graph->done = xcalloc(graph->list.count + 1, sizeof *graph->done);
+    graph->left = graph->list.count;
+    for (uint32_t i = 0; i < graph->puts.count; i++)
+        graph->puts.at[i].done = false;
+}
+
+/* False: it waits for others, at one of its works at least. */
+static inline bool twin_run_graph(struct twin_machine *twin, struct machine_graph *graph)
 {
     const struct cuda_list *list = &graph->list;
-    bool *done = xcalloc(list->count + 1, sizeof *done);
-    for (uint32_t left = list->count; left > 0;) {
+    if (!graph->done)
+        twin_begin_graph(graph);
+    while (graph->left > 0) {
         uint32_t lane = (uint32_t)trp_rng_below(&twin->rng, SCHEDULE_LANES), work = 0;
-        while (work < list->count && (done[work] || graph->schedule.steps[work].lane != lane))
+        while (work < list->count &&
+               (graph->done[work] || graph->schedule.steps[work].lane != lane))
             work++;
-        if (work == list->count || !twin_may_begin(&graph->schedule, done, work))
+        if (work == list->count || !twin_may_begin(&graph->schedule, graph->done, work))
             continue;
-        twin_work(twin, list, &list->works[work]);
-        done[work] = true;
-        left--;
+        if (!twin_work(twin, list, &graph->puts, work))
+            return false;
+        graph->done[work] = true;
+        graph->left--;
     }
-    free(done);
+    free(graph->done);
+    graph->done = NULL;
+    return true;
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -365,10 +470,22 @@ static inline struct twin_action *twin_put(struct machine_stream *stream, enum t
     return action;
 }
 
+/* By a library that has the stream itself. */
+static inline void twin_put_guest(struct native_stream *native, void *at, size_t bytes,
+                                  bool (*step)(void *argument), void (*end)(void *argument),
+                                  void *argument)
+{
+    struct twin_action *action = twin_put((struct machine_stream *)native, TWIN_GUEST);
+    action->to = at;
+    action->bytes = bytes;
+    twin_keep_put(&action->puts.native, at, bytes, step, end, argument);
+}
+
 static inline void *twin_stream_native(struct machine *machine, struct machine_stream *stream)
 {
     (void)machine;
-    return stream;
+    stream->native.put = twin_put_guest;
+    return &stream->native;
 }
 
 static inline void twin_copy(struct machine *machine, struct machine_stream *stream, void *to,
@@ -387,8 +504,10 @@ static inline void twin_copy(struct machine *machine, struct machine_stream *str
 static inline void twin_run(struct machine *machine, struct machine_stream *stream,
                             const struct cuda_list *list)
 {
+    struct twin_action *action = twin_put(stream, TWIN_RUN);
     twin_of(machine)->runs++;
-    twin_put(stream, TWIN_RUN)->list = work_list_copy(list);
+    action->list = work_list_copy(list);
+    (void)twin_put_calls(twin_of(machine), &action->list, &action->puts, false);
 }
 
 static inline void twin_launch(struct machine *machine, struct machine_stream *stream,
@@ -428,7 +547,29 @@ static inline void twin_stream_wait(struct machine *machine, struct machine_stre
     action->number = event->recorded;
 }
 
-static inline void twin_do(struct twin_machine *twin, struct twin_action *action)
+static inline bool twin_run_works(struct twin_machine *twin, struct twin_action *action)
+{
+    for (; action->work < action->list.count; action->work++)
+        if (!twin_work(twin, &action->list, &action->puts, action->work))
+            return false;
+    twin_end_puts(&action->puts);
+    work_list_cleanup(&action->list);
+    return true;
+}
+
+static inline bool twin_do_guest(struct twin_machine *twin, struct twin_action *action)
+{
+    struct kernel_reach reach = {action->to, action->bytes, TRP_READ | TRP_WRITE};
+    twin_protect(twin, &reach, 1, true);
+    bool done = twin_call(&action->puts, 0);
+    twin_protect(twin, &reach, 1, false);
+    if (done)
+        twin_end_puts(&action->puts);
+    return done;
+}
+
+/* False: it waits for others. */
+static inline bool twin_do(struct twin_machine *twin, struct twin_action *action)
 {
     struct kernel_reach reaches[2] = {{action->from, action->bytes, TRP_READ},
                                       {action->to, action->bytes, TRP_WRITE}};
@@ -439,43 +580,56 @@ static inline void twin_do(struct twin_machine *twin, struct twin_action *action
         twin_protect(twin, reaches, 2, false);
         break;
     case TWIN_RUN:
-        for (uint32_t i = 0; i < action->list.count; i++)
-            twin_work(twin, &action->list, &action->list.works[i]);
-        work_list_cleanup(&action->list);
+        if (!twin_run_works(twin, action))
+            return false;
         break;
     case TWIN_LAUNCH:
-        twin_run_graph(twin, action->graph);
+        if (!twin_run_graph(twin, action->graph))
+            return false;
         break;
     case TWIN_RECORD:
         action->event->done = action->number;
+        break;
+    case TWIN_GUEST:
+        if (!twin_do_guest(twin, action))
+            return false;
         break;
     case TWIN_WAIT:
         break;
     }
     free(action);
+    return true;
 }
 
-static inline void twin_advance(struct twin_machine *twin)
+/* False: a stream waits for other machines. */
+static inline bool twin_advance(struct twin_machine *twin)
 {
     struct machine_stream *stream = &twin->streams[trp_rng_below(&twin->rng, TWIN_STREAMS)];
     if (stream->count == 0)
-        return;
+        return true;
     struct twin_action *action = stream->actions[stream->first];
     if (action->kind == TWIN_WAIT && action->event->done < action->number)
-        return;
+        return true;
+    if (!twin_do(twin, action))
+        return false;
     stream->first = (stream->first + 1) % TWIN_ACTIONS;
     stream->count--;
-    twin_do(twin, action);
+    return true;
 }
 
 static inline trp_status twin_event_wait(struct machine *machine, struct machine_event *event,
                                          int64_t timeout_ms)
 {
     struct twin_machine *twin = twin_of(machine);
-    (void)timeout_ms;
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     for (uint32_t tries = 0; event->done < event->recorded && !twin->lost; tries++) {
         assert_true(tries < 10000000); /* nobody can ever come so far */
-        twin_advance(twin);
+        if (twin_advance(twin))
+            continue;
+        if (deadline_passed(deadline, &clock_monotonic))
+            return trp_fail(TRP_DEADLINE_EXCEEDED, "device %s is not done yet", machine->name);
+        sched_yield();
+        tries = 0;
     }
     return twin->lost ? trp_fail(TRP_UNAVAILABLE, "device %s is lost", machine->name) : TRP_OK;
 }

@@ -152,7 +152,8 @@ function(troupe_test_gpu)
     set_source_files_properties(tests/nn/cuda/fake_cuda.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
     foreach(test gpu dnn)
         troupe_test(nn/cuda/${test} LINK troupe_nn)
-        target_sources(test_${test} PRIVATE tests/nn/cuda/fake_cuda.c ${TROUPE_CUDA_HOST} agents/kernels_agents.c)
+        target_sources(test_${test} PRIVATE tests/nn/cuda/fake_cuda.c ${TROUPE_CUDA_HOST} agents/kernels_agents.c
+            learner/collective/kernels_learner.c)
         set_target_properties(test_${test} PROPERTIES ENABLE_EXPORTS ON) # libraries put work on its streams
         target_include_directories(test_${test} SYSTEM PRIVATE ${CUDA_INCLUDE})
         target_compile_definitions(test_${test} PRIVATE TROUPE_VERSION="${PROJECT_VERSION}"
@@ -179,7 +180,7 @@ function(troupe_test_gpu_nodes)
         return()
     endif()
     add_library(fake_gpus MODULE tests/nn/cuda/fake_gpus.c tests/nn/cuda/fake_cuda.c nn/cuda/kernels.c
-        ${TROUPE_CUDA_HOST} agents/kernels_agents.c)
+        ${TROUPE_CUDA_HOST} agents/kernels_agents.c learner/collective/kernels_learner.c)
     set_target_properties(fake_gpus PROPERTIES PREFIX "" OUTPUT_NAME libtroupe_cuda
         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_gpus)
     target_include_directories(fake_gpus SYSTEM PRIVATE ${CUDA_INCLUDE})

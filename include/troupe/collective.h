@@ -41,7 +41,9 @@ TRP_BEGIN_DECLS
  * and can join by it; else they go through the host's memory, and a line of the log says why. Not
  * with `deterministic`: NCCL's order of sums follows from the machine, too. Floats' largest values
  * go through the host as well, as NCCL drops NaNs. NCCL reads its own NCCL_... variables. A call of
- * it that hangs ends the process, with status 70. Never run on a GPU. */
+ * it that hangs ends the process, with status 70. Ranks that are threads of one process, 2 to 16 of
+ * them with the same device, sum up there (trp_collective_local_create()), if not `deterministic`.
+ * Never run on a GPU. */
 typedef struct trp_collective trp_collective;
 
 /* The types of values. bf16 (as uint16_t) is summed in float32 and rounded at each hop; integers
@@ -124,8 +126,8 @@ TRP_API TRP_MUST_USE trp_status trp_collective_connect(trp_collective **out,
                                                        const trp_collective_options *options);
 
 /* Leaves the group: operations that are not done fail on all other ranks. Memory of operations is
- * not touched any more when it returns. Before the queues of its operations are destroyed. NULL is
- * fine. */
+ * not touched any more when it returns. On the thread of the queues of its operations, before they
+ * are destroyed. NULL is fine. */
 TRP_API void trp_collective_destroy(trp_collective *collective);
 
 TRP_API uint32_t trp_collective_rank(const trp_collective *collective);
@@ -143,9 +145,10 @@ TRP_API void trp_collective_range(const trp_collective *collective, size_t count
 
 /* All work in place on `count` values, and return a ticket. Their memory is that of the queue's
  * device, and the operation comes after everything that is on the queue so far; or the host's, for
- * which `queue` may be NULL. Nobody touches it until the operation was waited for: then what is put
- * on the queue comes after the operation. Memory of a device is transferred while its rank waits,
- * never behind its back, but by NCCL. */
+ * which `queue` may be NULL. Nobody touches it until the operation was waited for, or is known to
+ * be on the queue (trp_collective_queued()): then what is put on the queue comes after the
+ * operation. Memory of a device is transferred while its rank waits, never behind its back, but by
+ * NCCL. */
 
 /* The sum or largest over all ranks, on all ranks: the same bits everywhere. */
 TRP_API uint64_t trp_collective_allreduce(trp_collective *collective, trp_queue *queue,
@@ -180,6 +183,12 @@ TRP_API uint64_t trp_collective_shift(trp_collective *collective, void *values, 
 
 /* Done when all ranks have started it. */
 TRP_API uint64_t trp_collective_barrier(trp_collective *collective);
+
+/* True when what is put on the operation's queue from here on comes after it, though nobody waited
+ * for it, and may use its memory there: so it is when NCCL does it, or virtual ranks that have all
+ * come. A step of a GPU with operations in it is then one graph; whether they went well is known
+ * when the last of them is waited for, before anything is made of the step. Never blocks. */
+TRP_API bool trp_collective_queued(trp_collective *collective, uint64_t ticket);
 
 /* True when a wait for it would return at once. Never blocks. */
 TRP_API bool trp_collective_done(trp_collective *collective, uint64_t ticket);

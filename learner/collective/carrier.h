@@ -16,12 +16,14 @@ struct carrier;
 struct carrier_impl {
     /* Whether such an operation is one of its. */
     bool (*takes)(const struct group_call *call);
-    /* Begins to put it on the queue, of its device; READY before. */
+    /* Begins to put it on the queue, of its device; READY before. Once READY, what follows on the
+     * queue comes after it. */
     enum carrier_state (*call)(struct carrier *carrier, trp_queue *queue, void *values,
                                const struct group_call *call);
     /* Whether the last call has put all on its queue. FAILED stays. Never waits. */
     enum carrier_state (*look)(struct carrier *carrier);
-    const char *(*words)(const struct carrier *carrier); /* what failed; it stays */
+    /* What failed; it stays. NULL: a carrier that never fails. */
+    const char *(*words)(const struct carrier *carrier);
     /* Whatever is on its way ends; it is of no use any more. */
     void (*abort)(struct carrier *carrier);
     void (*destroy)(struct carrier *carrier);

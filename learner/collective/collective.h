@@ -28,9 +28,10 @@ struct operation {
     struct staging *staging;
     uint64_t mark;
     bool staged; /* the queue has come to it */
-    bool native; /* NCCL does it, on the queue; there is no staging. It was */
+    bool native; /* the carrier does it, on the queue; there is no staging. It was */
     bool asked;  /* told of it, */
-    bool put;    /* and has put it there, before `mark` */
+    bool put;    /* and has put it there; */
+    bool marked; /* `mark` is behind it: what is on the queue is on its way */
 };
 
 /* What is known of another rank. */

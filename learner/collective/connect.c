@@ -18,18 +18,25 @@
 
 /* ---- rank 0 and the others ----------------------------------------------------------------- */
 
+/* Whether all ranks have the same of those in which they may differ. */
+struct shared_ways {
+    bool nccl, home;
+};
+
 /* Nobody hears anything before all have come: who hears of a difference goes at once. */
-static trp_status compare_all(struct mesh *mesh, const struct hello_profile *mine, bool *have_nccl)
+static trp_status compare_all(struct mesh *mesh, const struct hello_profile *mine,
+                              struct shared_ways *all)
 {
     uint32_t size = mesh->options->size;
     struct hello_profile *profiles = xcalloc(size, sizeof *profiles);
     trp_status status = TRP_OK;
     for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++)
         status = mesh_read(mesh, rank, &profiles[rank], sizeof *profiles);
-    *have_nccl = mine->nccl != 0;
+    *all = (struct shared_ways){mine->nccl != 0, mine->home != 0};
     for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++) {
         status = hello_compare(0, mine, rank, &profiles[rank]);
-        *have_nccl = *have_nccl && profiles[rank].nccl == mine->nccl;
+        all->nccl = all->nccl && profiles[rank].nccl == mine->nccl;
+        all->home = all->home && profiles[rank].home == mine->home;
     }
     free(profiles);
     return status;
@@ -38,14 +45,16 @@ static trp_status compare_all(struct mesh *mesh, const struct hello_profile *min
 static trp_status preside(struct mesh *mesh, const struct hello_profile *mine,
                           const struct nccl_api *api, struct hello_agreement *agreement)
 {
-    bool have_nccl;
-    trp_status status = compare_all(mesh, mine, &have_nccl);
+    struct shared_ways all;
+    trp_status status = compare_all(mesh, mine, &all);
     *agreement = (struct hello_agreement){.status = status};
     table_choose(&agreement->table);
     if (status != TRP_OK)
         strncpy(agreement->words, trp_last_error(), sizeof agreement->words - 1);
+    else if (all.home)
+        agreement->home = mine->home;
     else
-        native_agree(agreement, api, have_nccl);
+        native_agree(agreement, api, all.nccl);
     for (uint32_t rank = 1; rank < mesh->options->size; rank++) {
         trp_status said = mesh_write(mesh, rank, agreement, sizeof *agreement);
         status = status == TRP_OK ? said : status;
@@ -70,19 +79,20 @@ static trp_status attend(struct mesh *mesh, const struct hello_profile *mine,
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-/* Takes nccl and lanes. */
-static trp_status create_end(trp_collective **out, struct mesh *mesh, struct nccl_group *nccl,
+/* Takes carrier, which may be NULL, and lanes. */
+static trp_status create_end(trp_collective **out, struct mesh *mesh, struct carrier *carrier,
                              struct peer_lane **lanes, const struct schedule_table *table)
 {
     uint32_t size = mesh->options->size;
     trp_status status = collective_init(out, mesh->options, mesh->fds[HELLO_LINE]);
     memset(mesh->fds[HELLO_LINE], 0xff, size * sizeof(int)); /* -1 */
     if (status != TRP_OK) {
-        nccl_group_destroy(nccl);
+        if (carrier)
+            carrier->impl->destroy(carrier);
         lanes_destroy(lanes, size);
         return status;
     }
-    (*out)->carrier = nccl ? nccl_group_carrier(nccl) : NULL;
+    (*out)->carrier = carrier;
     status = collective_start(*out, lanes, table);
     if (status != TRP_OK) {
         trp_collective_destroy(*out);
@@ -91,16 +101,16 @@ static trp_status create_end(trp_collective **out, struct mesh *mesh, struct ncc
     return status;
 }
 
-static trp_status connect_end(trp_collective **out, struct mesh *mesh, struct nccl_group *nccl,
+static trp_status connect_end(trp_collective **out, struct mesh *mesh, struct carrier *carrier,
                               const struct schedule_table *table)
 {
     uint32_t shared;
     struct peer_lane **lanes = xcalloc(mesh->options->size, sizeof *lanes);
     trp_status status = lanes_connect(mesh, lanes, &shared);
     if (status == TRP_OK)
-        status = create_end(out, mesh, nccl, lanes, table);
-    else
-        nccl_group_destroy(nccl);
+        status = create_end(out, mesh, carrier, lanes, table);
+    else if (carrier)
+        carrier->impl->destroy(carrier);
     if (status == TRP_OK)
         (*out)->counters.shared_ranks = shared;
     free(lanes);
@@ -110,7 +120,7 @@ static trp_status connect_end(trp_collective **out, struct mesh *mesh, struct nc
 static trp_status connect_all(trp_collective **out, struct mesh *mesh)
 {
     struct nccl_api api = {.version = 0};
-    struct nccl_group *nccl;
+    struct carrier *carrier;
     struct hello_profile mine;
     struct hello_agreement agreement;
     hello_profile_init(&mine, mesh->options);
@@ -118,8 +128,8 @@ static trp_status connect_all(trp_collective **out, struct mesh *mesh)
     TRP_TRY(mesh_connect(mesh));
     TRP_TRY(mesh->options->rank == 0 ? preside(mesh, &mine, &api, &agreement)
                                      : attend(mesh, &mine, &agreement));
-    TRP_TRY(native_connect(&nccl, mesh, &api, &agreement));
-    return connect_end(out, mesh, nccl, &agreement.table);
+    TRP_TRY(native_connect(&carrier, mesh, &api, &agreement));
+    return connect_end(out, mesh, carrier, &agreement.table);
 }
 
 struct connect_watch {

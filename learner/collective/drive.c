@@ -118,11 +118,25 @@ static void sleep_until_news(struct trp_collective *c, struct pollfd *fds, unsig
 
 /* ---- the caller ---------------------------------------------------------------------------- */
 
+/* Its time begins when its queue is handed over: until then the caller may have put more on it. The
+ * carrier may need long for that. */
+static void hand_over_queue(struct trp_collective *c, struct operation *operation)
+{
+    mutex_unlock(&c->mutex);
+    uint64_t mark = trp_queue_mark(operation->queue);
+    mutex_lock(&c->mutex);
+    operation->mark = mark;
+    operation->marked = true;
+    operation->began_ns = clock_now_ns(&clock_monotonic);
+}
+
 /* Brings values of a device here, in the order of operations. The device may need long: nothing
  * else is held up meanwhile. */
 static void stage(struct trp_collective *c)
 {
     struct operation *operation = c->first;
+    if (operation && operation->put && !operation->marked && c->status == TRP_OK)
+        hand_over_queue(c, operation);
     if (!operation || !operation->staging || operation->staged)
         return;
     trp_queue *queue = operation->queue;
@@ -140,10 +154,11 @@ static void stage(struct trp_collective *c)
 /* True: it goes on; false: nothing came for a while. */
 static bool look_awhile(struct trp_collective *c)
 {
+    stage(c);
     if (turns_active())
         return collective_advance(c, true);
     int64_t until = 0;
-    for (unsigned looks = 0;; looks++) {
+    for (unsigned looks = 0;; looks++, stage(c)) {
         if (collective_advance(c, true) ||
             atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
             return true;
@@ -162,7 +177,6 @@ static void drive_until(struct trp_collective *c, uint64_t ticket)
 {
     int64_t heard = clock_now_ns(&clock_coarse);
     while (c->done < ticket && c->status == TRP_OK) {
-        stage(c);
         bool moved = look_awhile(c);
         int64_t now = clock_now_ns(&clock_coarse); /* ticks every few milliseconds */
         if (moved && now == heard && !atomic_load_explicit(&c->is_aborted, memory_order_acquire))
@@ -176,6 +190,19 @@ static void drive_until(struct trp_collective *c, uint64_t ticket)
         sleep_until_news(c, c->caller_fds, 1, true);
         event_clear(c->caller_wake);
     }
+}
+
+bool trp_collective_queued(trp_collective *collective, uint64_t ticket)
+{
+    struct trp_collective *c = collective;
+    mutex_lock(&c->mutex);
+    const struct operation *operation = c->first;
+    while (operation && operation->transfer.schedule.call.sequence < ticket)
+        operation = operation->next;
+    bool queued = c->done >= ticket || (operation && operation->put);
+    queued = queued && c->status == TRP_OK && c->started - c->done < COLLECTIVE_OPERATIONS_MAX / 2;
+    mutex_unlock(&c->mutex);
+    return queued;
 }
 
 bool trp_collective_done(trp_collective *collective, uint64_t ticket)

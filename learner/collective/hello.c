@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sites.h"
+#include "virtual_ranks.h"
 
 static const char magic[8] = "TRPGROUP";
 
@@ -56,7 +57,8 @@ void hello_profile_init(struct hello_profile *profile, const trp_collective_opti
                                       .fingerprint = options->fingerprint,
                                       .timeout_ms = options->timeout_ms,
                                       .deterministic = options->deterministic,
-                                      .sites = sites_hash(options)};
+                                      .sites = sites_hash(options),
+                                      .home = virtual_home(options)};
     strncpy(profile->version, trp_version(), sizeof profile->version - 1);
 }
 

@@ -52,8 +52,9 @@ struct hello_profile {
     uint32_t nccl;  /* its version, where vectors are a device's; 0: there is none. Ranks may differ
                        in it */
     uint32_t sites; /* how they are divided, as sites_hash() says */
+    uint64_t home;  /* as virtual_home(). Ranks may differ in it */
 };
-_Static_assert(sizeof(struct hello_profile) == 72, "on the wire: change COLLECTIVE_WIRE with it");
+_Static_assert(sizeof(struct hello_profile) == 80, "on the wire: change COLLECTIVE_WIRE with it");
 
 void hello_profile_init(struct hello_profile *profile, const trp_collective_options *options);
 
@@ -64,11 +65,12 @@ TRP_MUST_USE trp_status hello_compare(uint32_t rank_a, const struct hello_profil
 /* Rank 0's word, to all. */
 struct hello_agreement {
     uint32_t status, nccl; /* 0: it is not used; else all have this one */
+    uint64_t home;         /* the same of homes, which go before NCCL */
     struct schedule_table table;
     struct nccl_id id;
     char words[NOTICE_TEXT_BYTES_MAX + 1];
 };
-_Static_assert(sizeof(struct hello_agreement) == 1184, "on the wire: change COLLECTIVE_WIRE");
+_Static_assert(sizeof(struct hello_agreement) == 1192, "on the wire: change COLLECTIVE_WIRE");
 
 /* Where a rank lets others read what it sends them: to each, who answers in a word. */
 struct hello_place {

@@ -4,7 +4,7 @@
 
 enum {
     /* On the wire, and between builds: changes with everything that ranks say to each other. */
-    COLLECTIVE_WIRE = 5,
+    COLLECTIVE_WIRE = 6,
     /* Each rank has two connections to each other one: 2046 descriptors. */
     COLLECTIVE_RANKS_MAX = 1024,
     COLLECTIVE_GROUP_BYTES_MAX = 63,
@@ -66,6 +66,12 @@ enum {
      * threads of NCCL's. A process whose call takes longer ends with this status. */
     COLLECTIVE_CALL_MS = 60000,
     COLLECTIVE_ABORT_MS = 4000,
+    /* nccl.c: until NCCL has put on a stream what it said that it goes on with: it may exchange
+     * with other ranks where a buffer lies. */
+    COLLECTIVE_PUT_MS = 20000,
+    COLLECTIVE_PUT_LOOKS = 256, /* without a sleep; it takes some 100 us */
+    /* nccl.c: queues of one rank's operations; a learner has one. */
+    COLLECTIVE_QUEUES_MAX = 8,
     COLLECTIVE_GUARD_MS = 250, /* how often that is looked at */
     COLLECTIVE_HUNG_EXIT = 70,
 };

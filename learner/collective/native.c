@@ -28,7 +28,6 @@ static bool put_one(struct trp_collective *c, struct operation *operation)
         fail_native(c);
     if (state != CARRIER_READY)
         return false;
-    operation->mark = trp_queue_mark(operation->queue);
     operation->put = true;
     return true;
 }
@@ -43,16 +42,16 @@ void native_put(struct trp_collective *c)
 bool native_is_done(struct trp_collective *c)
 {
     struct operation *operation = c->first;
-    if (!operation->put)
+    if (!operation->put || !operation->marked)
         return false;
-    if (trp_queue_done(operation->queue, operation->mark)) {
-        trp_status status = trp_queue_sync(operation->queue, operation->mark);
-        if (status != TRP_OK)
-            collective_fail_alone(c, status);
-        return status == TRP_OK;
-    }
-    if (c->carrier->impl->look(c->carrier) == CARRIER_FAILED)
-        fail_native(c);
+    bool passed = trp_queue_done(operation->queue, operation->mark);
+    trp_status status = passed ? trp_queue_sync(operation->queue, operation->mark) : TRP_OK;
+    if (status != TRP_OK)
+        collective_fail_alone(c, status);
+    else if (c->carrier->impl->look(c->carrier) == CARRIER_FAILED)
+        fail_native(c); /* it may have been put nowhere */
+    else
+        return passed;
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "native.h"
+#include "virtual_ranks.h"
 
 static bool may_have_nccl(const trp_collective_options *options)
 {
@@ -24,12 +25,13 @@ uint32_t native_version(struct nccl_api *api, const trp_collective_options *opti
     if (!may_have_nccl(options))
         return 0;
     if (options->deterministic) {
-        log_why_not(options, "the order of NCCL's sums follows from more than count and size");
+        snprintf(api->path, sizeof api->path,
+                 "the order of NCCL's sums follows from more than count and size");
         return 0;
     }
     if (nccl_open(api) == TRP_OK)
         return (uint32_t)api->version;
-    log_why_not(options, trp_last_error());
+    snprintf(api->path, sizeof api->path, "%s", trp_last_error());
     api->version = 0;
     return 0;
 }
@@ -188,16 +190,10 @@ static trp_status take_verdict(struct nccl_group **group, const struct mesh *mes
     return TRP_OK;
 }
 
-trp_status native_connect(struct nccl_group **out, struct mesh *mesh, const struct nccl_api *api,
-                          const struct hello_agreement *agreement)
+static trp_status connect_nccl(struct nccl_group **out, struct mesh *mesh,
+                               const struct nccl_api *api, const struct hello_agreement *agreement)
 {
     const trp_collective_options *options = mesh->options;
-    *out = NULL;
-    if (agreement->nccl == 0 || agreement->nccl != (uint32_t)api->version) {
-        if (may_have_nccl(options) && api->version != 0)
-            log_why_not(options, "not all ranks have the same NCCL, and a device");
-        return TRP_OK;
-    }
     struct hello_report verdict;
     struct nccl_group *group = NULL;
     trp_status status = nccl_group_create(&group, api, options->device, &agreement->id,
@@ -212,4 +208,30 @@ trp_status native_connect(struct nccl_group **out, struct mesh *mesh, const stru
         nccl_group_destroy(group);
     *out = status == TRP_OK ? group : NULL;
     return status;
+}
+
+static trp_status connect_home(struct carrier **out, const trp_collective_options *options)
+{
+    trp_log(TRP_INFO,
+            "vectors of device %s are summed there group=%s ranks=%" PRIu32
+            " reason=all of them are threads of this process",
+            trp_device_name(options->device), options->group ? options->group : "", options->size);
+    return virtual_join(out, options);
+}
+
+trp_status native_connect(struct carrier **out, struct mesh *mesh, const struct nccl_api *api,
+                          const struct hello_agreement *agreement)
+{
+    const trp_collective_options *options = mesh->options;
+    struct nccl_group *group = NULL;
+    *out = NULL;
+    if (agreement->home != 0 && agreement->home == virtual_home(options))
+        return connect_home(out, options);
+    if (agreement->nccl != 0 && agreement->nccl == (uint32_t)api->version)
+        TRP_TRY(connect_nccl(&group, mesh, api, agreement));
+    else if (may_have_nccl(options))
+        log_why_not(options, api->version == 0 ? api->path
+                                               : "not all ranks have the same NCCL, and a device");
+    *out = group ? nccl_group_carrier(group) : NULL;
+    return TRP_OK;
 }

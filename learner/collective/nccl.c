@@ -1,9 +1,11 @@
-/* One communicator, and a thread that looks whether a call of NCCL's hangs: it is not under the
- * mutex that callers hold, and does nothing but end the process. */
+/* One communicator, a thread that looks whether a call of NCCL's hangs, which is under no mutex
+ * that callers hold and does nothing but end the process, and later one that aborts. */
 #include "nccl.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +19,24 @@
 #include "schedule.h"
 
 static const struct carrier_impl nccl_impl;
+static _Atomic uint64_t numbers; /* of groups, so far */
 
-enum meeting { MEETING_BEGUN, MEETING_JOINED, MEETING_PUT, MEETING_DONE };
+enum meeting { MEETING_BEGUN, MEETING_JOINED, MEETING_PUT, MEETING_CAPTURED, MEETING_DONE };
 
 struct nccl_group {
     struct carrier base;
     struct nccl_api api;
-    struct nccl_comm *comm; /* NULL: there is none any more */
+    uint64_t number;
     uint32_t rank, size;
-    bool failed;
+    struct mutex calls;     /* held in NCCL's calls, but for the one that aborts; of: */
+    struct nccl_comm *comm; /* NULL: there is none any more */
+    _Atomic bool over;      /* nothing is put any more */
+    bool failed;            /* the rank's thread's, with the words */
     char words[512];
+    trp_queue *queues[COLLECTIVE_QUEUES_MAX]; /* that have operations; the last one is last */
+    uint32_t queue_count;
+    struct nccl_comm *doomed; /* the aborter's */
+    struct thread aborter;
     /* Of the meeting: */
     enum meeting meeting;
     trp_queue *queue;
@@ -38,7 +48,16 @@ struct nccl_group {
     struct cond changed;
     const char *call; /* that goes on; NULL: none does */
     struct deadline due;
+    bool forgets; /* graphs with the communicator, if there are any, are about to go */
     bool stopping;
+};
+
+/* An operation, as its queue records it. */
+struct nccl_job {
+    struct nccl_group *group;
+    uint64_t number; /* the group's */
+    void *values;
+    struct group_call call; /* without its sequence */
 };
 
 /* ---- calls that hang ----------------------------------------------------------------------- */
@@ -75,6 +94,24 @@ static void call_ends(struct nccl_group *group)
     mutex_unlock(&group->mutex);
 }
 
+/* With the mutex of calls then; false: there is no communicator any more. */
+static bool enter_nccl(struct nccl_group *group, const char *call)
+{
+    mutex_lock(&group->calls);
+    if (!group->comm) {
+        mutex_unlock(&group->calls);
+        return false;
+    }
+    call_begins(group, call, COLLECTIVE_CALL_MS);
+    return true;
+}
+
+static void leave_call(struct nccl_group *group)
+{
+    call_ends(group);
+    mutex_unlock(&group->calls);
+}
+
 /* ---- results ------------------------------------------------------------------------------- */
 
 static enum carrier_state judge_result(struct nccl_group *group, const char *call,
@@ -87,27 +124,35 @@ static enum carrier_state judge_result(struct nccl_group *group, const char *cal
     if (result == NCCL_IN_PROGRESS)
         return CARRIER_WORKS;
     group->failed = true;
+    mutex_lock(&group->calls);
     const char *more = group->api.GetLastError(group->comm);
     snprintf(group->words, sizeof group->words, "%s: %s%s%s", call,
              group->api.GetErrorString(result), more && *more ? ": " : "", more ? more : "");
+    mutex_unlock(&group->calls);
     return CARRIER_FAILED;
 }
 
-static enum carrier_state fail_meeting(struct nccl_group *group)
+static enum carrier_state fail_with_last_error(struct nccl_group *group)
 {
     group->failed = true;
     snprintf(group->words, sizeof group->words, "%s", trp_last_error());
     return CARRIER_FAILED;
 }
 
+static void nap(struct nccl_group *group)
+{
+    mutex_lock(&group->mutex);
+    cond_wait(&group->changed, &group->mutex, deadline_in_ms(&clock_monotonic, 1));
+    mutex_unlock(&group->mutex);
+}
+
 static enum carrier_state look_at_nccl(struct nccl_group *group)
 {
-    if (group->failed || !group->comm)
+    enum nccl_result result = NCCL_SUCCESS, asked;
+    if (group->failed || !enter_nccl(group, "ncclCommGetAsyncError"))
         return CARRIER_FAILED;
-    enum nccl_result result = NCCL_SUCCESS;
-    call_begins(group, "ncclCommGetAsyncError", COLLECTIVE_CALL_MS);
-    enum nccl_result asked = group->api.CommGetAsyncError(group->comm, &result);
-    call_ends(group);
+    asked = group->api.CommGetAsyncError(group->comm, &result);
+    leave_call(group);
     return judge_result(group, "NCCL", asked == NCCL_SUCCESS ? result : asked);
 }
 
@@ -204,18 +249,107 @@ static enum nccl_result put_call(struct nccl_group *group, void *stream, void *v
     }
 }
 
-static enum carrier_state call_nccl(struct nccl_group *group, trp_queue *queue, void *values,
-                                    const struct group_call *call)
+/* As long as NCCL says that it goes on. */
+static enum carrier_state wait_for_put(struct nccl_group *group, enum carrier_state state,
+                                       const char *words)
 {
-    char words[CALL_WORDS_BYTES];
-    if (group->failed || !group->comm)
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, COLLECTIVE_PUT_MS);
+    for (unsigned looks = 0; state == CARRIER_WORKS; looks++) {
+        if (deadline_passed(deadline, &clock_monotonic)) {
+            trp_fail(TRP_DEADLINE_EXCEEDED, "%s: NCCL has not put it on its stream within %d ms",
+                     words, COLLECTIVE_PUT_MS);
+            return fail_with_last_error(group);
+        }
+        if (looks < COLLECTIVE_PUT_LOOKS)
+            sched_yield();
+        else
+            nap(group);
+        state = look_at_nccl(group);
+    }
+    return state;
+}
+
+static enum carrier_state begin_put(struct nccl_group *group, void *stream, void *values,
+                                    const struct group_call *call, const char *words)
+{
+    if (group->failed || !enter_nccl(group, words))
         return CARRIER_FAILED;
-    void *stream = trp_queue_native(queue);
-    call_words(call, words);
-    call_begins(group, words, COLLECTIVE_CALL_MS);
     enum nccl_result result = put_call(group, stream, values, call);
-    call_ends(group);
+    leave_call(group);
     return judge_result(group, words, result);
+}
+
+/* ---- as works of a queue -----------------------------------------------------------------------
+ */
+
+/* Nothing that is put by a group that is over does anything, and it says so already. */
+static bool put_job(void *owner, void *stream, const void *arguments)
+{
+    struct nccl_group *group = owner;
+    const struct nccl_job *job = arguments;
+    char words[CALL_WORDS_BYTES];
+    call_words(&job->call, words);
+    enum carrier_state state = begin_put(group, stream, job->values, &job->call, words);
+    return wait_for_put(group, state, words) == CARRIER_READY;
+}
+
+static bool group_is_over(const void *owner)
+{
+    return atomic_load(&((const struct nccl_group *)owner)->over);
+}
+
+/* Operations go to NCCL in the order of all ranks: those that another queue has are handed over
+ * before. */
+static void use_queue(struct nccl_group *group, trp_queue *queue)
+{
+    uint32_t count = group->queue_count, at = 0;
+    if (count > 0 && group->queues[count - 1] == queue)
+        return;
+    if (count > 0)
+        (void)trp_queue_native(group->queues[count - 1]);
+    while (at < count && group->queues[at] != queue)
+        at++;
+    if (at == COLLECTIVE_QUEUES_MAX)
+        trp_queue_forget(group->queues[at = 0], group);
+    if (at < count)
+        memmove(&group->queues[at], &group->queues[at + 1], (--count - at) * sizeof(trp_queue *));
+    group->queues[count] = queue;
+    group->queue_count = count + 1;
+}
+
+static void record_call(struct nccl_group *group, trp_queue *queue, void *values,
+                        const struct group_call *call)
+{
+    static const trp_library_call library_call = {"NCCL", put_job, group_is_over};
+    const trp_operand operand = {offsetof(struct nccl_job, values),
+                                 call->count * call_type_bytes(call->type), TRP_READ | TRP_WRITE};
+    struct nccl_job job = {group, group->number, values, *call};
+    job.call.sequence = 0;
+    use_queue(group, queue);
+    mutex_lock(&group->mutex);
+    group->forgets = false;
+    mutex_unlock(&group->mutex);
+    trp_queue_call(queue, &library_call, group, &job, sizeof job, &operand, 1);
+}
+
+/* From now on the aborter waits for nobody but NCCL. */
+static void hurry_aborter(struct nccl_group *group)
+{
+    mutex_lock(&group->mutex);
+    group->forgets = true;
+    if (group->call)
+        group->due = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
+    mutex_unlock(&group->mutex);
+}
+
+/* Their graphs go, and with them what NCCL keeps for these. */
+static void forget_queues(struct nccl_group *group)
+{
+    hurry_aborter(group); /* it ends what the queues are waited for */
+    for (uint32_t i = 0; i < group->queue_count; i++)
+        trp_queue_forget(group->queues[i], group);
+    group->queue_count = 0;
+    hurry_aborter(group);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -225,10 +359,11 @@ static trp_status join_nccl(struct nccl_group *group, const struct nccl_id *id)
     struct nccl_config config = NCCL_CONFIG_DEFAULT;
     config.blocking = 0;
     (void)trp_queue_native(group->queue); /* this thread's GPU is the device */
+    mutex_lock(&group->calls);
     call_begins(group, "ncclCommInitRankConfig", COLLECTIVE_CALL_MS);
     enum nccl_result result = group->api.CommInitRankConfig(&group->comm, (int)group->size, *id,
                                                             (int)group->rank, &config);
-    call_ends(group);
+    leave_call(group);
     if (judge_result(group, "ncclCommInitRankConfig", result) == CARRIER_FAILED)
         return trp_fail(TRP_UNAVAILABLE, "%s", group->words);
     return TRP_OK;
@@ -241,8 +376,11 @@ trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api
     struct nccl_group *group = xcalloc(1, sizeof *group);
     group->api = *api;
     group->base = (struct carrier){&nccl_impl, device};
+    group->number = atomic_fetch_add(&numbers, 1) + 1;
     group->rank = rank;
     group->size = size;
+    group->forgets = true;
+    mutex_init(&group->calls);
     mutex_init(&group->mutex);
     cond_init(&group->changed);
     trp_status status = thread_start(&group->guard, "nccl guard", guard_calls, group);
@@ -265,10 +403,8 @@ trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api
 
 static void end_meeting(struct nccl_group *group)
 {
-    if (group->queue) {
-        trp_status passed = trp_queue_sync(group->queue, trp_queue_mark(group->queue));
-        (void)passed; /* the queue goes either way */
-    }
+    if (group->queue)
+        trp_queue_forget(group->queue, group);
     trp_queue_destroy(group->queue);
     trp_device_free(group->base.device, group->memory);
     group->queue = NULL;
@@ -288,75 +424,111 @@ static enum carrier_state check_joined_gpu(struct nccl_group *group)
         return state;
     trp_fail(TRP_FAILED_PRECONDITION, "NCCL joined with GPU %d, and not with %s", device,
              trp_device_name(group->base.device));
-    return fail_meeting(group);
+    return fail_with_last_error(group);
 }
 
-/* The first operation connects ranks with each other, which may take long, or fail. */
-enum carrier_state nccl_group_meet(struct nccl_group *group)
+/* The first operation connects ranks with each other, which may take long, or fail; the second one
+ * shows whether it goes into a graph, too. */
+static enum carrier_state advance_meeting(struct nccl_group *group, enum carrier_state state)
 {
     static const struct group_call call = {
         .kind = CALL_ALLREDUCE, .type = TRP_COLLECTIVE_F32, .op = TRP_COLLECTIVE_SUM, .count = 1};
-    if (group->meeting == MEETING_DONE)
-        return group->failed ? CARRIER_FAILED : CARRIER_READY;
-    enum carrier_state state = look_at_nccl(group);
     if (state == CARRIER_READY && group->meeting == MEETING_BEGUN)
         state = check_joined_gpu(group);
     if (state == CARRIER_READY && group->meeting == MEETING_BEGUN) {
         group->meeting = MEETING_JOINED;
-        state = call_nccl(group, group->queue, group->memory, &call);
+        state = begin_put(group, trp_queue_native(group->queue), group->memory, &call,
+                          "the first allreduce");
     }
     if (state == CARRIER_READY && group->meeting == MEETING_JOINED) {
         group->mark = trp_queue_mark(group->queue);
         group->meeting = MEETING_PUT;
     }
-    if (state != CARRIER_READY || !trp_queue_done(group->queue, group->mark))
+    if (state == CARRIER_READY && group->meeting == MEETING_PUT &&
+        trp_queue_done(group->queue, group->mark)) {
+        record_call(group, group->queue, group->memory, &call);
+        group->mark = trp_queue_mark(group->queue);
+        group->meeting = MEETING_CAPTURED;
+    }
+    return group->failed ? CARRIER_FAILED : state;
+}
+
+enum carrier_state nccl_group_meet(struct nccl_group *group)
+{
+    if (group->meeting == MEETING_DONE)
+        return group->failed ? CARRIER_FAILED : CARRIER_READY;
+    enum carrier_state state = advance_meeting(group, look_at_nccl(group));
+    if (state != CARRIER_READY || group->meeting != MEETING_CAPTURED ||
+        !trp_queue_done(group->queue, group->mark))
         return state == CARRIER_FAILED ? CARRIER_FAILED : CARRIER_WORKS;
     if (trp_queue_sync(group->queue, group->mark) != TRP_OK)
-        return fail_meeting(group);
+        return fail_with_last_error(group);
+    forget_queues(group);
     end_meeting(group);
     group->meeting = MEETING_DONE;
     return CARRIER_READY;
 }
 
-static void abort_nccl(struct nccl_group *group)
+static void abort_doomed(void *arg)
 {
-    if (!group->comm)
-        return;
-    call_begins(group, "ncclCommAbort", COLLECTIVE_ABORT_MS);
-    (void)group->api.CommAbort(group->comm); /* there is nothing else to do about it */
+    struct nccl_group *group = arg;
+    mutex_lock(&group->mutex);
+    group->call = "ncclCommAbort";
+    group->due =
+        group->forgets ? deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS) : DEADLINE_NEVER;
+    mutex_unlock(&group->mutex);
+    (void)group->api.CommAbort(group->doomed); /* there is nothing else to do about it */
     call_ends(group);
-    group->comm = NULL;
 }
 
-/* All operations are done, on this rank. */
+/* Ends what is on its way; what NCCL does besides goes on. From any thread. */
+static void abort_nccl(struct nccl_group *group)
+{
+    mutex_lock(&group->calls);
+    struct nccl_comm *comm = group->comm;
+    group->comm = NULL;
+    atomic_store(&group->over, true);
+    mutex_unlock(&group->calls);
+    if (!comm)
+        return;
+    group->doomed = comm;
+    if (thread_start(&group->aborter, "nccl abort", abort_doomed, group) != TRP_OK)
+        abort_doomed(group);
+}
+
+/* All operations are done, on this rank, and no graph has the communicator. */
 static void leave_nccl(struct nccl_group *group)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
-    call_begins(group, "ncclCommFinalize", COLLECTIVE_CALL_MS);
+    if (!enter_nccl(group, "ncclCommFinalize"))
+        return;
     enum nccl_result result = group->api.CommFinalize(group->comm);
-    call_ends(group);
+    leave_call(group);
     enum carrier_state state = judge_result(group, "ncclCommFinalize", result);
     while (state == CARRIER_WORKS && !deadline_passed(deadline, &clock_monotonic)) {
-        mutex_lock(&group->mutex);
-        cond_wait(&group->changed, &group->mutex, deadline_in_ms(&clock_monotonic, 1));
-        mutex_unlock(&group->mutex);
+        nap(group);
         state = look_at_nccl(group);
     }
-    if (state != CARRIER_READY)
+    if (state != CARRIER_READY || !enter_nccl(group, "ncclCommDestroy"))
         return;
-    call_begins(group, "ncclCommDestroy", COLLECTIVE_ABORT_MS);
     (void)group->api.CommDestroy(group->comm); /* likewise */
-    call_ends(group);
     group->comm = NULL;
+    atomic_store(&group->over, true);
+    leave_call(group);
 }
 
 void nccl_group_destroy(struct nccl_group *group)
 {
     if (!group)
         return;
-    if (group->comm && group->meeting == MEETING_DONE && !group->failed)
+    bool in_order = group->meeting == MEETING_DONE && !group->failed;
+    if (!in_order)
+        abort_nccl(group);
+    forget_queues(group);
+    if (in_order)
         leave_nccl(group);
     abort_nccl(group);
+    thread_stop(&group->aborter);
     end_meeting(group);
     mutex_lock(&group->mutex);
     group->stopping = true;
@@ -365,6 +537,7 @@ void nccl_group_destroy(struct nccl_group *group)
     thread_stop(&group->guard);
     cond_cleanup(&group->changed);
     mutex_cleanup(&group->mutex);
+    mutex_cleanup(&group->calls);
     free(group);
 }
 
@@ -375,10 +548,15 @@ struct carrier *nccl_group_carrier(struct nccl_group *group)
     return &group->base;
 }
 
+/* Whether NCCL takes it comes out when its queue is handed over. */
 static enum carrier_state nccl_call(struct carrier *carrier, trp_queue *queue, void *values,
                                     const struct group_call *call)
 {
-    return call_nccl((struct nccl_group *)carrier, queue, values, call);
+    struct nccl_group *group = (struct nccl_group *)carrier;
+    if (group->failed || group_is_over(group))
+        return CARRIER_FAILED;
+    record_call(group, queue, values, call);
+    return CARRIER_READY;
 }
 
 static enum carrier_state nccl_look(struct carrier *carrier)

@@ -20,7 +20,7 @@ enum nccl_result {
 };
 
 enum nccl_type { NCCL_I32 = 2, NCCL_U64 = 5, NCCL_F32 = 7, NCCL_BF16 = 9 };
-enum nccl_reduction { NCCL_SUM = 0, NCCL_MAX = 2 };
+enum nccl_reduction { NCCL_SUM = 0, NCCL_MAX = 2, NCCL_AVG = 4 /* of bench/ alone */ };
 
 /* Made by rank 0; whoever has it can join. */
 struct nccl_id {

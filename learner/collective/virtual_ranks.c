@@ -1,9 +1,15 @@
+/* A group is known to its ranks, and, until all that connect have joined it or one of them is gone
+ * again, to the process: by its generation and the members' secret. */
 #include "virtual_ranks.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include <troupe/rng.h>
 
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "core/thread.h"
 #include "schedule.h"
 #include "sum_kernel.h"
@@ -20,8 +26,13 @@ struct virtual_call {
 };
 
 struct virtual_group {
-    struct mutex mutex; /* of all of it */
-    uint32_t size, users;
+    /* With the mutex of the process: */
+    struct virtual_group *next; /* of those that ranks may still join */
+    uint64_t generation, nonce;
+    uint32_t joined, users;
+    /* With its own: */
+    struct mutex mutex;
+    uint32_t size;
     trp_queue *queue;
     bool over; /* somebody is gone, or about to be */
     struct virtual_call calls[CALLS];
@@ -33,7 +44,19 @@ struct virtual_rank {
     uint32_t rank;
     uint64_t called;
     trp_queue *queue; /* of the last call; NULL: it waits for the sum already */
+    trp_queue *last;  /* the same, until the next call */
 };
+
+static struct once once = ONCE_INIT;
+static struct mutex process;
+static struct virtual_group *open_groups;
+static uint64_t process_secret;
+
+static void process_prepare(void)
+{
+    mutex_init(&process);
+    process_secret = trp_rng_entropy();
+}
 
 /* ---- sums ---------------------------------------------------------------------------------- */
 
@@ -134,7 +157,7 @@ static enum carrier_state virtual_call(struct carrier *carrier, trp_queue *queue
 {
     struct virtual_rank *rank = (struct virtual_rank *)carrier;
     mutex_lock(&rank->group->mutex);
-    rank->queue = queue;
+    rank->queue = rank->last = queue;
     come(rank, values, call);
     enum carrier_state state = look_at_group(rank);
     mutex_unlock(&rank->group->mutex);
@@ -150,12 +173,6 @@ static enum carrier_state virtual_look(struct carrier *carrier)
     return state;
 }
 
-static const char *virtual_words(const struct carrier *carrier)
-{
-    (void)carrier;
-    return "a sum of virtual ranks failed";
-}
-
 /* ---- life ---------------------------------------------------------------------------------- */
 
 static void virtual_abort(struct carrier *carrier)
@@ -166,46 +183,133 @@ static void virtual_abort(struct carrier *carrier)
     mutex_unlock(&rank->group->mutex);
 }
 
-/* What is put already is waited for: it is done with this rank's vectors. */
+/* False: somebody else still has it. */
+static bool leave_group(struct virtual_group *group)
+{
+    mutex_lock(&process);
+    struct virtual_group **at = &open_groups;
+    while (*at && *at != group)
+        at = &(*at)->next;
+    if (*at) /* who has not joined it never will */
+        *at = group->next;
+    bool last = --group->users == 0;
+    mutex_unlock(&process);
+    return last;
+}
+
+static void free_group(struct virtual_group *group)
+{
+    trp_queue_destroy(group->queue);
+    mutex_cleanup(&group->mutex);
+    free(group);
+}
+
+/* Sums that are put already are waited for, by the rank's own queue, which nobody else has: they
+ * are done with this rank's vectors then. */
 static void virtual_destroy(struct carrier *carrier)
 {
     struct virtual_rank *rank = (struct virtual_rank *)carrier;
     struct virtual_group *group = rank->group;
     mutex_lock(&group->mutex);
     group->over = true;
-    trp_status passed = trp_queue_sync(group->queue, trp_queue_mark(group->queue));
-    (void)passed; /* a queue that failed does nothing any more */
-    bool last = --group->users == 0;
+    if (rank->last)
+        trp_queue_wait(rank->last, group->queue);
     mutex_unlock(&group->mutex);
+    trp_status passed =
+        rank->last ? trp_queue_sync(rank->last, trp_queue_mark(rank->last)) : TRP_OK;
+    (void)passed; /* a queue that failed does nothing any more */
     free(rank);
-    if (!last)
-        return;
-    trp_queue_destroy(group->queue);
-    mutex_cleanup(&group->mutex);
-    free(group);
+    if (leave_group(group))
+        free_group(group);
 }
 
 static const struct carrier_impl virtual_impl = {
     .takes = virtual_takes,
     .call = virtual_call,
     .look = virtual_look,
-    .words = virtual_words,
     .abort = virtual_abort,
     .destroy = virtual_destroy,
 };
 
-trp_status virtual_create(struct carrier **out, uint32_t size, trp_device *device)
+static trp_status create_virtual_group(struct virtual_group **out, uint32_t size,
+                                       trp_device *device)
 {
     trp_queue *queue;
     assert(size <= SUM_RANKS_MAX);
+    once_run(&once, process_prepare);
     TRP_TRY(trp_queue_create(&queue, device));
     struct virtual_group *group = xcalloc(1, sizeof *group);
-    *group = (struct virtual_group){.size = size, .users = size, .queue = queue};
+    *group = (struct virtual_group){.size = size, .queue = queue};
     mutex_init(&group->mutex);
-    for (uint32_t i = 0; i < size; i++) {
-        struct virtual_rank *rank = xcalloc(1, sizeof *rank);
-        *rank = (struct virtual_rank){{&virtual_impl, device}, group, i, 0, NULL};
-        out[i] = &rank->base;
-    }
+    *out = group;
     return TRP_OK;
+}
+
+/* With the mutex of the process, or before anybody else has the group. */
+static struct carrier *add_rank(struct virtual_group *group, uint32_t number)
+{
+    struct virtual_rank *rank = xcalloc(1, sizeof *rank);
+    *rank = (struct virtual_rank){
+        .base = {&virtual_impl, trp_queue_device(group->queue)}, .group = group, .rank = number};
+    group->joined++;
+    group->users++;
+    return &rank->base;
+}
+
+trp_status virtual_create(struct carrier **out, uint32_t size, trp_device *device)
+{
+    struct virtual_group *group;
+    TRP_TRY(create_virtual_group(&group, size, device));
+    for (uint32_t rank = 0; rank < size; rank++)
+        out[rank] = add_rank(group, rank);
+    return TRP_OK;
+}
+
+/* ---- ranks that connect ------------------------------------------------------------------------
+ */
+
+uint64_t virtual_home(const trp_collective_options *options)
+{
+    trp_device *device = options->device;
+    if (!device || trp_device_is_host(device) || options->deterministic || options->size == 1 ||
+        options->size > SUM_RANKS_MAX)
+        return 0;
+    once_run(&once, process_prepare);
+    const uint64_t place[] = {(uint64_t)getpid(), (uint64_t)(uintptr_t)device};
+    return hash_bytes(process_secret, place, sizeof place) | 1;
+}
+
+/* Where a rank of that generation joins; NULL: it is the first one. */
+static struct virtual_group **find_open_group(const trp_collective_options *options)
+{
+    struct virtual_group **at = &open_groups;
+    while (*at &&
+           ((*at)->generation != options->generation || (*at)->nonce != options->nonce ||
+            (*at)->size != options->size || trp_queue_device((*at)->queue) != options->device))
+        at = &(*at)->next;
+    return at;
+}
+
+static trp_status join_open_group(struct carrier **out, const trp_collective_options *options)
+{
+    struct virtual_group **at = find_open_group(options), *group = *at;
+    if (!group) {
+        TRP_TRY(create_virtual_group(&group, options->size, options->device));
+        group->generation = options->generation;
+        group->nonce = options->nonce;
+        *at = group;
+    }
+    *out = add_rank(group, options->rank);
+    if (group->joined == group->size)
+        *at = group->next;
+    return TRP_OK;
+}
+
+trp_status virtual_join(struct carrier **out, const trp_collective_options *options)
+{
+    once_run(&once, process_prepare);
+    mutex_lock(&process);
+    trp_status status = join_open_group(out, options);
+    mutex_unlock(&process);
+    return status;
 }

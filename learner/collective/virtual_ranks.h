@@ -9,4 +9,12 @@
 /* The carriers of all ranks, at most SUM_RANKS_MAX (sum_kernel.h). */
 TRP_MUST_USE trp_status virtual_create(struct carrier **out, uint32_t size, trp_device *device);
 
+/* The carrier of a rank that connects with others; all are threads of this process with one device,
+ * as their homes say. They come in any order, and do not wait for each other here. */
+TRP_MUST_USE trp_status virtual_join(struct carrier **out, const trp_collective_options *options);
+
+/* Of a process and its device; 0: the rank's vectors do not meet there. Ranks whose homes are the
+ * same are threads of one process, with the same device. */
+uint64_t virtual_home(const trp_collective_options *options);
+
 #endif

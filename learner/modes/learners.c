@@ -189,6 +189,11 @@ trp_status learners_wait(struct learners *group, uint64_t ticket)
     return status;
 }
 
+trp_status learners_settle(struct learners *group, uint64_t ticket)
+{
+    return trp_collective_queued(group->collective, ticket) ? TRP_OK : learners_wait(group, ticket);
+}
+
 void learners_part(struct learners *group)
 {
     if (wait_in_turn(group, trp_collective_barrier(group->collective)) != TRP_OK)

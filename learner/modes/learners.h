@@ -70,6 +70,10 @@ void learners_abort(struct learners *group, const char *why);
 /* Waits for an operation of the generation. UNAVAILABLE, DEADLINE_EXCEEDED: it is broken. */
 TRP_MUST_USE trp_status learners_wait(struct learners *group, uint64_t ticket);
 
+/* The same, unless what follows on the operation's queue comes after it anyway: then what became of
+ * it is known when a later operation is waited for. */
+TRP_MUST_USE trp_status learners_settle(struct learners *group, uint64_t ticket);
+
 /* Until everybody has come to this, or can no more. */
 void learners_part(struct learners *group);
 

@@ -110,10 +110,18 @@ trp_status phase_keep(struct synchronous *s, size_t index)
 
 /* ---- from the group ------------------------------------------------------------------------ */
 
+trp_status phase_settle(struct synchronous *s, uint64_t ticket)
+{
+    if (s->guided)
+        return learners_wait(&s->group, ticket);
+    s->unsettled = ticket;
+    return learners_settle(&s->group, ticket);
+}
+
 static trp_status wait_for_buckets(struct synchronous *s, const struct buckets *buckets)
 {
     for (uint32_t i = 0; i < buckets->count; i++)
-        TRP_TRY(learners_wait(&s->group, buckets->tickets[i]));
+        TRP_TRY(phase_settle(s, buckets->tickets[i]));
     return TRP_OK;
 }
 
@@ -155,8 +163,8 @@ trp_status phase_reduce(struct synchronous *s, size_t index)
     if (!s->sharded)
         return TRP_OK;
     size_t words = group->size * sizeof *s->parts / sizeof(uint64_t);
-    return learners_wait(group, trp_collective_allreduce(group->collective, queue, s->parts, words,
-                                                         TRP_COLLECTIVE_U64, TRP_COLLECTIVE_SUM));
+    return phase_settle(s, trp_collective_allreduce(group->collective, queue, s->parts, words,
+                                                    TRP_COLLECTIVE_U64, TRP_COLLECTIVE_SUM));
 }
 
 static void forget(struct synchronous *s, size_t index)

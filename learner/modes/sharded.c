@@ -146,7 +146,7 @@ trp_status sharded_gather_ranges(struct synchronous *s, const struct buckets *bu
         ticket = trp_collective_all_gather(s->group.collective, s->base.vectors->queue, memory.at,
                                            memory.count, TRP_COLLECTIVE_F32);
     }
-    return learners_wait(&s->group, ticket);
+    return phase_settle(s, ticket);
 }
 
 trp_status sharded_step(struct synchronous *s, size_t index)

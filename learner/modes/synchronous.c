@@ -150,6 +150,7 @@ static trp_status synchronous_begin(struct mode *mode, const struct mode_round *
     if (s->round == 0 && !s->sharded)
         backup_take(&s->backup);
     s->number = round->number;
+    s->unsettled = 0;
     s->known = false;
     mode->rows = 0;
     const uint64_t words[LEARNERS_WORDS] = {flags, round->number};
@@ -179,6 +180,7 @@ static trp_status synchronous_end(struct mode *mode, struct mode_round *round)
 {
     struct synchronous *s = synchronous_of(mode);
     TRP_TRY(know(s));
+    TRP_TRY(learners_wait(&s->group, s->unsettled)); /* a step that failed did not happen */
     bool anybody = s->any & HAS_BATCH;
     if (anybody && s->guided)
         TRP_TRY(follow(s));
@@ -223,9 +225,10 @@ static trp_status synchronous_reduce(struct mode *mode, size_t index)
                         "several batches");
     TRP_TRY(arrive(s, REDUCE, index));
     TRP_TRY(phase_reduce(s, index));
-    return s->sharded
-               ? sharded_gather_ranges(s, &s->each[index].buckets, mode->vectors->each[index].grads)
-               : TRP_OK;
+    if (s->sharded)
+        TRP_TRY(
+            sharded_gather_ranges(s, &s->each[index].buckets, mode->vectors->each[index].grads));
+    return learners_wait(&s->group, s->unsettled);
 }
 
 static trp_status synchronous_apply(struct mode *mode, size_t index)
@@ -342,8 +345,8 @@ static trp_status make_phase_parts(struct synchronous *s)
 static trp_status agree_on_state(struct synchronous *s, struct mode_meeting *meeting)
 {
     uint32_t root;
+    TRP_TRY(vectors_fetch(s->base.vectors)); /* and nothing uses the parts any more */
     TRP_TRY(make_phase_parts(s));
-    TRP_TRY(vectors_fetch(s->base.vectors));
     TRP_TRY(elect(s, meeting, &root));
     if (root == s->group.size) {
         if (s->base.leads)

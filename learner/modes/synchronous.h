@@ -46,6 +46,7 @@ struct synchronous {
     uint64_t ticket;      /* of what everybody said at the beginning of the round */
     bool known;           /* that was waited for: */
     bool guided;          /* who comes to a phase tells the others first */
+    uint64_t unsettled;   /* operation, of this round, that is to be waited for at its end */
     uint64_t any, all;    /* flags of some learner, of all */
     uint32_t first;       /* rank that has a batch */
     uint64_t leader;      /* its flags */
@@ -72,6 +73,11 @@ void phase_ready(struct synchronous *s, size_t index, size_t lo, size_t hi);
 
 /* The gradient becomes the mean, of which a rank of `sharded` has its ranges. */
 TRP_MUST_USE trp_status phase_reduce(struct synchronous *s, size_t index);
+
+/* Waits for an operation of a phase; or the end of the round does, for all of them, where what
+ * follows comes after it on the device anyway: so a step of a GPU is one graph. In a guided round
+ * others are elsewhere, and the updater may look at what came of a phase. */
+TRP_MUST_USE trp_status phase_settle(struct synchronous *s, uint64_t ticket);
 
 /* Reduces it unless that is done, and ends the phase. */
 TRP_MUST_USE trp_status phase_finish(struct synchronous *s, size_t index);

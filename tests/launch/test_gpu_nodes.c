@@ -91,6 +91,27 @@ static void threads_compute_on_the_gpus_that_are_theirs(void **state)
     assert_logged(scene, "evaluator-0", "evaluator uses device=cuda:2");
 }
 
+/* They meet as learners that are processes do, and find that they need not send anything. */
+static void learners_that_are_threads_sum_up_on_their_gpu(void **state)
+{
+    static const char *const nodes[] = {"learner-0", "learner-1"};
+    struct scene *scene = *state;
+    set_host("1", NULL, NULL);
+    const char *argv[] = {GPU_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--set=learner.device=cuda:0",
+                          "--set=learner.count=2",
+                          "--max-steps=40",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_logged(scene, nodes[i], "learner uses device=cuda:0");
+        assert_logged(scene, nodes[i],
+                      "vectors of device cuda:0 are summed there group=learner ranks=2");
+    }
+}
+
 static void more_gpus_than_there_are_is_said_before_anything_starts(void **state)
 {
     struct scene *scene = *state;
@@ -237,6 +258,7 @@ int main(void)
         SCENE(each_process_sees_the_gpus_that_its_node_is_given),
         SCENE(gpus_are_counted_as_the_launcher_sees_them),
         SCENE(threads_compute_on_the_gpus_that_are_theirs),
+        SCENE(learners_that_are_threads_sum_up_on_their_gpu),
         SCENE(more_gpus_than_there_are_is_said_before_anything_starts),
         SCENE(without_a_gpu_auto_is_the_cpu_and_each_node_says_so),
         SCENE(a_gpu_that_is_lost_ends_the_run_by_name),

@@ -196,6 +196,8 @@ struct wanted {
     uint32_t publish_every;
     const char *dir; /* NULL: one of its own */
     bool resume;
+    trp_rendezvous *rendezvous; /* NULL: the learner is alone */
+    uint32_t members;
 };
 
 static inline void run_begin(struct run *run, const struct wanted *wanted)
@@ -212,13 +214,15 @@ static inline void run_begin(struct run *run, const struct wanted *wanted)
     if (!wanted->dir)
         assert_non_null(mkdtemp(run->dir));
     trp_source *source = &run->source.base;
-    trp_learner_loop_options loop = {.sources = &source,
-                                     .source_count = 1,
-                                     .seed = 3,
-                                     .publish_every = wanted->publish_every,
-                                     .checkpoint_dir = run->dir,
-                                     .resume = wanted->resume,
-                                     .max_steps = wanted->steps};
+    trp_learner_loop_options loop = {
+        .sources = &source,
+        .source_count = 1,
+        .seed = 3,
+        .publish_every = wanted->publish_every,
+        .checkpoint_dir = run->dir,
+        .resume = wanted->resume,
+        .max_steps = wanted->steps,
+        .group = {.rendezvous = wanted->rendezvous, .count = wanted->members, .timeout_ms = 20000}};
     OR_FAIL(trp_agent_check(&wanted->agent, wanted->env));
     OR_FAIL(trp_env_find(wanted->env, &env));
     OR_FAIL(wanted->agent.impl->updater(
@@ -256,6 +260,37 @@ static inline size_t read_both(const char *dir, const char *other, trp_checkpoin
     size_t count = trp_checkpoint_tensor_count(checkpoints[0]);
     assert_int_equal(count, trp_checkpoint_tensor_count(checkpoints[1]));
     return count;
+}
+
+/* What differs, beside what there is. */
+static inline double apart(const trp_checkpoint_tensor *a, const trp_checkpoint_tensor *b)
+{
+    double difference = 0, all = 0;
+    size_t count = 1;
+    for (uint32_t k = 0; k < a->rank; k++)
+        count *= a->shape[k];
+    for (size_t i = 0; i < count; i++) {
+        double x = (double)((const float *)a->data)[i], y = (double)((const float *)b->data)[i];
+        difference += (x - y) * (x - y);
+        all += y * y;
+    }
+    return all > 0 ? sqrt(difference / all) : sqrt(difference);
+}
+
+/* The largest of all vectors and their optimizers' states. */
+static inline double worst_tensor(const char *dir, const char *other)
+{
+    trp_checkpoint *checkpoints[2];
+    double worst = 0;
+    size_t count = read_both(dir, other, checkpoints);
+    for (size_t i = 0; i < count; i++) {
+        const trp_checkpoint_tensor *a = trp_checkpoint_tensor_at(checkpoints[0], i);
+        if (a->type == TRP_CHECKPOINT_F32)
+            worst = fmax(worst, apart(a, trp_checkpoint_tensor_at(checkpoints[1], i)));
+    }
+    trp_checkpoint_destroy(checkpoints[0]);
+    trp_checkpoint_destroy(checkpoints[1]);
+    return worst;
 }
 
 #endif

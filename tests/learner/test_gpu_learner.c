@@ -69,37 +69,6 @@ static const struct agent_row rows[] = {
     {"crr", "MountainCarContinuous-v0", crr_row},
 };
 
-/* What differs, beside what there is. */
-static double apart(const trp_checkpoint_tensor *a, const trp_checkpoint_tensor *b)
-{
-    double difference = 0, all = 0;
-    size_t count = 1;
-    for (uint32_t k = 0; k < a->rank; k++)
-        count *= a->shape[k];
-    for (size_t i = 0; i < count; i++) {
-        double x = (double)((const float *)a->data)[i], y = (double)((const float *)b->data)[i];
-        difference += (x - y) * (x - y);
-        all += y * y;
-    }
-    return all > 0 ? sqrt(difference / all) : sqrt(difference);
-}
-
-/* The largest of all vectors and their optimizers' states. */
-static double worst_tensor(const char *dir, const char *other)
-{
-    trp_checkpoint *checkpoints[2];
-    double worst = 0;
-    size_t count = read_both(dir, other, checkpoints);
-    for (size_t i = 0; i < count; i++) {
-        const trp_checkpoint_tensor *a = trp_checkpoint_tensor_at(checkpoints[0], i);
-        if (a->type == TRP_CHECKPOINT_F32)
-            worst = fmax(worst, apart(a, trp_checkpoint_tensor_at(checkpoints[1], i)));
-    }
-    trp_checkpoint_destroy(checkpoints[0]);
-    trp_checkpoint_destroy(checkpoints[1]);
-    return worst;
-}
-
 /* Rounding grows from step to step: more steps are for a real GPU, whose table says how far. */
 static double check_agent(const struct agent_row *row, trp_device *device, uint64_t steps)
 {

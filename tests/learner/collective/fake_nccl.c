@@ -1,6 +1,8 @@
 /* NCCL for tests of learner/collective/nccl.c: as a library that it opens, of communicators of
  * threads, on streams of devices of tests. What is put on a stream is there only when the call is
  * no more in progress, as with the real one, and is done when all ranks' streams have come to it.
+ * Those of a stream that is captured are done each time that the graph is launched; a communicator
+ * goes when its graphs have gone, and whoever ends it waits for that.
  * FAKE_OLD: of a version that is too old. FAKE_LACKING: without ncclBroadcast. */
 #include "fake_nccl.h"
 
@@ -18,7 +20,7 @@
 
 #define SHOWN __attribute__((visibility("default")))
 
-enum { RANKS = 8, OPS = 256, PENDING = 32 };
+enum { RANKS = 8, OPS = 256, PENDING = 32, MEETINGS = 2 };
 
 extern struct fake_nccl fake_nccl;
 SHOWN struct fake_nccl fake_nccl;
@@ -41,6 +43,7 @@ struct fake_clique {
 struct nccl_comm {
     struct fake_clique *clique;
     int rank, ranks, users, polls, sequence;
+    int graphs;        /* captured calls that may be launched again */
     atomic_int inside; /* threads */
     bool joining, aborted, lost;
     struct fake_call *pending[PENDING];
@@ -55,12 +58,13 @@ struct fake_call {
     enum nccl_type type;
     enum nccl_reduction op;
     int root, number;
-    bool given;
+    bool given, captured;
     struct native_stream *stream;
 };
 
 static struct once once = ONCE_INIT;
 static struct mutex mutex; /* of all that is here */
+static struct cond changed;
 static struct fake_clique *cliques;
 static _Thread_local int depth;
 static _Thread_local struct nccl_comm *grouped;
@@ -68,6 +72,7 @@ static _Thread_local struct nccl_comm *grouped;
 static void prepare(void)
 {
     mutex_init(&mutex);
+    cond_init(&changed);
 }
 
 /* ---- what a stream does -------------------------------------------------------------------- */
@@ -133,18 +138,29 @@ static void forget(struct fake_op *op, int ranks)
     *op = (struct fake_op){.given_count = 0};
 }
 
+/* Its turn has come, on this rank. */
+static void begin_call(struct fake_call *call)
+{
+    struct nccl_comm *comm = call->comm;
+    call->given = true;
+    call->number = comm->sequence++;
+    fake_nccl.launched += call->captured;
+    if (comm->aborted)
+        return;
+    struct fake_op *op = &comm->clique->ops[call->number % OPS];
+    op->given[comm->rank] = xmemdup(call->at, call->bytes);
+    op->given_count++;
+}
+
 static bool call_step(void *argument)
 {
     struct fake_call *call = argument;
     struct nccl_comm *comm = call->comm;
     mutex_lock(&mutex);
+    if (!call->given)
+        begin_call(call);
     struct fake_op *op = &comm->clique->ops[call->number % OPS];
-    bool hangs = fake_nccl.hangs_at > 0 && call->number == fake_nccl.hangs_at;
-    if (!call->given && !comm->aborted) {
-        call->given = true;
-        op->given[comm->rank] = xmemdup(call->at, call->bytes);
-        op->given_count++;
-    }
+    bool hangs = fake_nccl.hangs_at > 0 && call->number == fake_nccl.hangs_at + MEETINGS - 1;
     if (hangs && fake_nccl.remote_error == comm->rank + 1)
         comm->lost = true;
     bool done = comm->aborted || (op->given_count == comm->ranks && !hangs);
@@ -153,6 +169,7 @@ static bool call_step(void *argument)
         if (++op->taken_count == comm->ranks)
             forget(op, comm->ranks);
     }
+    call->given = call->given && !done; /* until it is launched again */
     mutex_unlock(&mutex);
     return done;
 }
@@ -184,6 +201,8 @@ static void call_end(void *argument)
 {
     struct fake_call *call = argument;
     mutex_lock(&mutex);
+    call->comm->graphs -= call->captured;
+    cond_broadcast(&changed);
     comm_leave(call->comm);
     mutex_unlock(&mutex);
     free(call);
@@ -211,6 +230,9 @@ static void put_pending(struct nccl_comm *comm)
     for (int i = 0; i < count; i++) {
         struct fake_call *call = comm->pending[i];
         fake_nccl.calls++;
+        call->captured = call->stream->captured;
+        fake_nccl.captured += call->captured;
+        comm->graphs += call->captured;
         mutex_unlock(&mutex); /* the stream may do it at once */
         call->stream->put(call->stream, call->at, call->bytes, call_step, call_end, call);
         mutex_lock(&mutex);
@@ -246,13 +268,14 @@ static enum nccl_result add_call(struct fake_call form, struct nccl_comm *comm, 
 {
     if (!enter(comm, depth > 0 && grouped == comm))
         return leave(comm, NCCL_INVALID_ARGUMENT);
+    if (((struct native_stream *)stream)->captured && fake_nccl.no_graphs == comm->rank + 1)
+        return leave(comm, NCCL_CUDA_ERROR);
     struct fake_call *call = xmemdup(&form, sizeof form);
     bool all = form.kind == FAKE_ALL_GATHER || form.kind == FAKE_REDUCE_SCATTER;
     call->value_bytes = bytes_of(form.type);
     call->bytes = form.count * call->value_bytes * (size_t)(all ? comm->ranks : 1);
     call->comm = comm;
     call->stream = stream;
-    call->number = ++comm->sequence - 1; /* the meeting's is 0 */
     comm->users++;
     comm->pending[comm->pending_count++] = call;
     if (depth > 0) {
@@ -340,7 +363,8 @@ CALL ncclCommGetAsyncError(struct nccl_comm *comm, enum nccl_result *result)
 CALL ncclCommFinalize(struct nccl_comm *comm);
 CALL ncclCommFinalize(struct nccl_comm *comm)
 {
-    bool fine = enter(comm, false);
+    bool fine = enter(comm, false) && comm->graphs == 0;
+    fake_nccl.misuses += comm->graphs > 0; /* the real one waits */
     comm->polls = fake_nccl.polls;
     return leave(comm, fine ? NCCL_IN_PROGRESS : NCCL_INVALID_ARGUMENT);
 }
@@ -348,6 +372,8 @@ CALL ncclCommFinalize(struct nccl_comm *comm)
 static enum nccl_result end_comm(struct nccl_comm *comm)
 {
     comm->aborted = true;
+    while (comm->graphs > 0)
+        cond_wait(&changed, &mutex, DEADLINE_NEVER);
     comm->inside--;
     fake_nccl.live--;
     for (int i = 0; i < comm->pending_count; i++) { /* never put anywhere */

@@ -8,14 +8,19 @@ struct fake_nccl {
     atomic_int polls;        /* so often a call, or joining, is said to be in progress */
     atomic_int never_joins;  /* this rank, counted from 1 */
     atomic_int refuses;      /* joining, likewise: with unhandled cuda error */
+    atomic_int no_graphs;    /* this rank, likewise, puts nothing on a stream that is captured */
     atomic_int elsewhere;    /* this rank, likewise, joins with another GPU than cuda:0 */
-    atomic_int hangs_at;     /* the collective of that number of each communicator, from 1 on */
+    atomic_int hangs_at;     /* the collective of that number of each communicator, as its stream
+                                comes to them, from 1 on behind the meeting's */
     atomic_int remote_error; /* on this rank, from 1 on, instead of hanging */
     atomic_int abort_hangs;
     /* Seen: */
-    atomic_int calls; /* collectives that were put on a stream */
+    atomic_int calls;    /* collectives that were put on a stream */
+    atomic_int captured; /* of those, on one that was captured, and how often that was launched */
+    atomic_int launched;
     atomic_int grouped;
-    atomic_int misuses; /* of a communicator in progress, by two threads at once, out of place */
+    atomic_int misuses; /* of a communicator in progress, by two threads at once, out of place; one
+                           that is left in order and has graphs */
     atomic_int aborts, destroys, live;
 };
 

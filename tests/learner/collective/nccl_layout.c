@@ -19,6 +19,7 @@ SAME(NCCL_F32, ncclFloat32);
 SAME(NCCL_BF16, ncclBfloat16);
 SAME(NCCL_SUM, ncclSum);
 SAME(NCCL_MAX, ncclMax);
+SAME(NCCL_AVG, ncclAvg);
 SAME(sizeof(struct nccl_id), sizeof(ncclUniqueId));
 SAME_PLACE(magic, magic);
 SAME_PLACE(version, version);

@@ -42,6 +42,12 @@ static inline void shared_copy(trp_queue *queue, void *to, const void *from, siz
     shared_unlock(queue);
 }
 
+static inline void shared_zero(trp_queue *queue, void *to, size_t bytes)
+{
+    trp_queue_zero(shared_lock(queue), to, bytes);
+    shared_unlock(queue);
+}
+
 static inline void shared_run(trp_queue *queue, const trp_kernel *kernel, const void *arguments,
                               size_t bytes, const trp_operand *operands, size_t operand_count)
 {
@@ -78,6 +84,7 @@ static inline trp_status shared_sync(trp_queue *queue, uint64_t mark)
 
 static const struct queue_impl shared_queue_impl = {.destroy = shared_queue_destroy,
                                                     .copy = shared_copy,
+                                                    .zero = shared_zero,
                                                     .run = shared_run,
                                                     .wait = shared_wait,
                                                     .mark = shared_mark,

@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "learner/collective/collective.h"
 #include "nn/cuda/module/code.h"
+#include "tests/core/captured.h"
 #include "tests/nn/cuda/real_gpu.h"
 #include "tests/nn/cuda/twin_machine.h"
 #include "ranks.h"
@@ -225,6 +227,86 @@ static void ranks_are_threads_of_their_own(void **state)
     }
 }
 
+static struct shared_device *shared;
+
+static void use_shared(trp_collective_options *options)
+{
+    options->device = &shared->base;
+}
+
+/* As learners do with --launch=threads. */
+static void connect_all(struct ranks *ranks, struct shared_device *device, uint32_t size,
+                        uint64_t generation)
+{
+    shared = device;
+    ranks_kind = RANKS_TCP;
+    ranks->size = size;
+    for (uint32_t rank = 0; rank < size; rank++)
+        ranks->at[rank] = (struct rank){.rank = rank, .size = size};
+    ranks_connect(
+        ranks,
+        &(trp_collective_options){.group = "t", .generation = generation, .timeout_ms = 5000},
+        use_shared);
+    for (uint32_t rank = 0; rank < size; rank++)
+        if (!ranks->at[rank].group)
+            fail_msg("rank %u: %s", rank, ranks->at[rank].words);
+}
+
+static void ranks_of_one_process_that_connect_sum_up_on_their_device(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size < LATE_QUEUES; size++) {
+        struct shared_device device;
+        struct ranks ranks;
+        struct captured log;
+        shared_device_init(&device, size);
+        capture_begin(&log);
+        connect_all(&ranks, &device, size, size);
+        capture_end(&log);
+        assert_int_equal(captured_count(&log, "are threads of this process"), size);
+        for (uint32_t rank = 0; rank < size; rank++)
+            assert_non_null(ranks.at[rank].group->carrier);
+        ranks_run(&ranks, run_operations, &device.base);
+        ranks_expect_right(&ranks);
+        shared_device_cleanup(&device);
+    }
+}
+
+static void leave_or_sum(struct rank *rank)
+{
+    struct vector vector;
+    if (rank->rank == 1) {
+        trp_collective_destroy(rank->group);
+        return;
+    }
+    vector_create(&vector, rank->context);
+    vector_give(&vector, rank->rank, 100, TRP_COLLECTIVE_F32);
+    rank_wait(rank,
+              begin(rank->group, &vector, ALLREDUCE, 100, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM));
+    trp_collective_destroy(rank->group);
+    vector_destroy(&vector, rank->context);
+}
+
+static void who_waits_for_one_that_left_is_told(void **state)
+{
+    struct shared_device device;
+    struct ranks ranks;
+    (void)state;
+    shared_device_init(&device, 3);
+    for (uint64_t generation = 1; generation < 4; generation++) {
+        connect_all(&ranks, &device, 3, generation);
+        ranks_run(&ranks, leave_or_sum, &device.base);
+        for (uint32_t rank = 0; rank < 3; rank += 2) {
+            assert_int_equal(ranks.at[rank].status, TRP_UNAVAILABLE);
+            assert_non_null(strstr(ranks.at[rank].words, "rank 1 of 3"));
+        }
+    }
+    connect_all(&ranks, &device, 3, 4);
+    ranks_run(&ranks, run_operations, &device.base);
+    ranks_expect_right(&ranks);
+    shared_device_cleanup(&device);
+}
+
 /* ---- failures ----------------------------------------------------------------------------------
  */
 
@@ -248,6 +330,8 @@ int main(void)
         cmocka_unit_test(sums_on_a_gpu_are_the_same),
         cmocka_unit_test(numbers_are_summed_in_the_order_of_ranks),
         cmocka_unit_test(ranks_are_threads_of_their_own),
+        cmocka_unit_test(ranks_of_one_process_that_connect_sum_up_on_their_device),
+        cmocka_unit_test(who_waits_for_one_that_left_is_told),
         cmocka_unit_test(different_operations_are_found),
         cmocka_unit_test(who_does_not_come_is_named),
     };

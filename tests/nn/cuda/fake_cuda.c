@@ -1,6 +1,7 @@
 #include "fake_cuda.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,14 @@ const struct module_kernel module_kernels[] = {
 const struct module_kernel agents_module_kernels[] = {
 #include "agents/kernels_agents.def"
     {NULL, NULL}};
-const struct module_kernel learner_module_kernels[] = {{NULL, NULL}};
-const struct cuda_kernel *const learner_kernels[] = {NULL};
+#undef NAMED_KERNEL
+#define NAMED_KERNEL(NAME, words) extern const struct cuda_kernel kernel_##NAME;
+#include "learner/collective/kernels_learner.def"
+#undef NAMED_KERNEL
+#define NAMED_KERNEL(NAME, words) {words, &kernel_##NAME},
+const struct module_kernel learner_module_kernels[] = {
+#include "learner/collective/kernels_learner.def"
+    {NULL, NULL}};
 
 enum { WORKS = 1 << 15, BEFORE = 40, STREAMS = 64, READY = 64 };
 
@@ -81,6 +88,24 @@ struct CUstream_st {
 static struct fake_works works; /* of streams */
 static cudaError_t last_error, broken;
 static struct CUstream_st *streams[STREAMS];
+
+/* One call at a time; a function of the host that a stream calls may call, too. */
+static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+static int lock_all(void)
+{
+    return pthread_mutex_lock(&mutex);
+}
+
+static void unlock_all(const int *locked)
+{
+    (void)locked;
+    pthread_mutex_unlock(&mutex);
+}
+
+#define LOCKED                                                                                     \
+    int locked __attribute__((cleanup(unlock_all))) = lock_all();                                  \
+    assert(locked == 0)
 
 static void works_free(struct fake_works *list)
 {
@@ -217,6 +242,7 @@ static struct fake_work *put(struct CUstream_st *stream, enum fake_kind kind)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
+    LOCKED;
     (void)kind;
     struct fake_work *work = put(stream, FAKE_COPY);
     work->to = to;
@@ -227,6 +253,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
+    LOCKED;
     struct fake_work *work = put(stream, FAKE_ZERO);
     assert(value == 0);
     work->to = to;
@@ -237,6 +264,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, void **arguments,
                              size_t shared_bytes, cudaStream_t stream)
 {
+    LOCKED;
     const struct cuda_kernel *kernel = function;
     if (!kernel || threads.x > KERNEL_THREADS_MAX || shared_bytes > KERNEL_SHARED_MAX)
         return says(cudaErrorInvalidValue);
@@ -255,6 +283,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, vo
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void *context)
 {
+    LOCKED;
     struct fake_work *work = put(stream, FAKE_CALL);
     work->call = call;
     work->context = context;
@@ -265,6 +294,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void *con
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
+    LOCKED;
     assert(flags == cudaStreamNonBlocking);
     *stream = xcalloc(1, sizeof **stream);
     return says(broken);
@@ -272,6 +302,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    LOCKED;
     assert(!stream->capture);
     finish();
     free(stream);
@@ -280,6 +311,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    LOCKED;
     (void)stream;
     finish();
     return says(broken);
@@ -287,6 +319,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+    LOCKED;
     for (size_t i = 0; i < STREAMS; i++)
         if (streams[i])
             return says(cudaErrorStreamCaptureUnsupported);
@@ -296,6 +329,7 @@ cudaError_t cudaDeviceSynchronize(void)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
+    LOCKED;
     assert(flags == cudaEventDisableTiming);
     *event = xcalloc(1, sizeof **event);
     return says(broken);
@@ -303,12 +337,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    LOCKED;
     free(event);
     return says(broken);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    LOCKED;
     put(stream, FAKE_NOTHING);
     *event = (struct CUevent_st){stream->capture, stream->last};
     return says(broken);
@@ -317,6 +353,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 /* A stream that waits for what is being captured is captured, too. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
+    LOCKED;
     assert(flags == 0);
     if (event->graph && !stream->capture) {
         for (size_t i = 0; !stream->capture; i++) {
@@ -339,6 +376,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 /* Something is done between two looks. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+    LOCKED;
     assert(!event->graph);
     for (uint64_t i = trp_rng_below(&fake_cuda.rng, 8); i > 0 && !fake_cuda.stuck; i--)
         (void)do_any(&works);
@@ -352,6 +390,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
+    LOCKED;
     assert(mode == cudaStreamCaptureModeRelaxed && !stream->capture);
     stream->capture = xcalloc(1, sizeof *stream->capture);
     stream->last = stream->wait_count = 0;
@@ -384,6 +423,7 @@ static bool all_came_back(const struct CUgraph_st *graph, const struct CUstream_
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
+    LOCKED;
     *graph = stream->capture;
     bool back = all_came_back(*graph, stream);
     for (size_t i = 0; i < STREAMS; i++)
@@ -401,6 +441,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
+    LOCKED;
     assert(flags == 0);
     *exec = xcalloc(1, sizeof **exec);
     (*exec)->graph = graph;
@@ -417,6 +458,7 @@ static void graph_free(struct CUgraph_st *graph)
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
+    LOCKED;
     if (!graph->used)
         graph_free(graph);
     return says(broken);
@@ -424,6 +466,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
+    LOCKED;
     put(stream, FAKE_GRAPH)->graph = exec->graph;
     fake_cuda.graph_launches++;
     return says(broken);
@@ -431,6 +474,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
+    LOCKED;
     finish();
     graph_free(exec->graph);
     free(exec);
@@ -446,6 +490,7 @@ struct fake_memory {
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
+    LOCKED;
     if (bytes > fake_cuda.memory_bytes - fake_cuda.used_bytes)
         return says(cudaErrorMemoryAllocation);
     struct fake_memory *block = xaligned(256, sizeof *block + (bytes + 255) / 256 * 256);
@@ -459,6 +504,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
 
 cudaError_t cudaFree(void *memory)
 {
+    LOCKED;
     if (!memory)
         return says(broken);
     finish();
@@ -471,12 +517,14 @@ cudaError_t cudaFree(void *memory)
 
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 {
+    LOCKED;
     memset(memory, value, bytes);
     return says(broken);
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
+    LOCKED;
     assert(flags == cudaHostAllocDefault);
     *memory = xaligned(64, (bytes + 63) / 64 * 64);
     fake_cuda.allocations++;
@@ -485,6 +533,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 
 cudaError_t cudaFreeHost(void *memory)
 {
+    LOCKED;
     finish();
     free(memory);
     fake_cuda.allocations--;
@@ -493,6 +542,7 @@ cudaError_t cudaFreeHost(void *memory)
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 {
+    LOCKED;
     *left = fake_cuda.memory_bytes - fake_cuda.used_bytes;
     *total = fake_cuda.memory_bytes;
     return says(broken);
@@ -502,23 +552,27 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 
 cudaError_t cudaSetDevice(int device)
 {
+    LOCKED;
     return says(device < fake_cuda.devices ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
+    LOCKED;
     *version = fake_cuda.driver;
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
+    LOCKED;
     *count = fake_cuda.devices;
     return says(fake_cuda.devices > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
+    LOCKED;
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "%s",
              fake_cuda.names ? fake_cuda.names[device] : "NVIDIA Fake");
@@ -529,6 +583,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 
 cudaError_t cudaGetLastError(void)
 {
+    LOCKED;
     cudaError_t error = last_error;
     last_error = cudaSuccess;
     return error;

@@ -1,6 +1,6 @@
 /* CUDA's runtime for tests of nn/cuda/module: GPUs of any age, and what is put on their streams is
  * done on the host, when somebody asks, in any order that streams, events and graphs allow. Kernels
- * are their twins. */
+ * are their twins. For any threads. */
 #ifndef TRP_TESTS_FAKE_CUDA_H
 #define TRP_TESTS_FAKE_CUDA_H
 

@@ -1,7 +1,9 @@
 /* What our interface costs over the bare call, in microseconds an operation, on a GPU: virtual
- * ranks over the kernel that sums their vectors, and NCCL of one rank over ncclAllReduce. Medians
- * of several runs, by turns. bench_gpu_ranks [DEVICE]    cuda:0 by default; without a GPU every row
- * says so */
+ * ranks over the kernel that sums their vectors, and NCCL of one rank over ncclAllReduce. In place
+ * that has nothing to do for one rank; so there are rows of sums into another vector, ours a copy
+ * and a sum in one list, and of means (ncclAvg), which are sums here: what they are divided by
+ * comes with them. Medians of several runs, by turns. bench_gpu_ranks [DEVICE]    cuda:0 by
+ * default; without a GPU every row says so */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +33,7 @@ struct gpu_ranks {
     trp_collective *groups[RANKS];
     trp_queue *queues[RANKS];
     float *values[RANKS];
+    float *from; /* as large; of NCCL's rank */
     struct nccl_api nccl;
     struct nccl_comm *comm; /* of the bare call */
 };
@@ -73,6 +76,12 @@ static void through_interface(struct gpu_ranks *ranks, size_t count)
         stop_on(trp_collective_wait(ranks->groups[rank], tickets[rank]));
 }
 
+static void out_of_place(struct gpu_ranks *ranks, size_t count)
+{
+    trp_queue_copy(ranks->queues[0], ranks->values[0], ranks->from, count * sizeof(float));
+    through_interface(ranks, count);
+}
+
 /* The kernel alone, which the device has code for. */
 static void bare_kernel(struct gpu_ranks *ranks, size_t count)
 {
@@ -90,16 +99,32 @@ static void bare_kernel(struct gpu_ranks *ranks, size_t count)
     sync_queue(ranks->queues[0]);
 }
 
-static void bare_nccl(struct gpu_ranks *ranks, size_t count)
+static void bare_call(struct gpu_ranks *ranks, const float *from, size_t count,
+                      enum nccl_reduction op)
 {
     void *stream = trp_queue_native(ranks->queues[0]);
-    enum nccl_result result = ranks->nccl.AllReduce(ranks->values[0], ranks->values[0], count,
-                                                    NCCL_F32, NCCL_SUM, ranks->comm, stream);
+    enum nccl_result result =
+        ranks->nccl.AllReduce(from, ranks->values[0], count, NCCL_F32, op, ranks->comm, stream);
     if (result != NCCL_SUCCESS) {
         fprintf(stderr, "bench_gpu_ranks: ncclAllReduce: %s\n", ranks->nccl.GetErrorString(result));
         exit(1);
     }
     sync_queue(ranks->queues[0]);
+}
+
+static void bare_nccl(struct gpu_ranks *ranks, size_t count)
+{
+    bare_call(ranks, ranks->values[0], count, NCCL_SUM);
+}
+
+static void bare_out_of_place(struct gpu_ranks *ranks, size_t count)
+{
+    bare_call(ranks, ranks->from, count, NCCL_SUM);
+}
+
+static void bare_mean(struct gpu_ranks *ranks, size_t count)
+{
+    bare_call(ranks, ranks->values[0], count, NCCL_AVG);
 }
 
 /* ---- medians --------------------------------------------------------------------------------- */
@@ -119,35 +144,50 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void compare_calls(struct gpu_ranks *ranks, const char *name,
-                          void (*bare)(struct gpu_ranks *ranks, size_t count))
+/* The same, through our interface and by the bare call. */
+struct compared {
+    const char *name;
+    void (*ours)(struct gpu_ranks *ranks, size_t count);
+    void (*bare)(struct gpu_ranks *ranks, size_t count);
+};
+
+static void compare_calls(struct gpu_ranks *ranks, const struct compared *pair)
 {
     for (size_t i = 0; i < COUNTS; i++) {
         double ours[RUNS], theirs[RUNS];
-        run_us(ranks, counts[i], bare);
-        run_us(ranks, counts[i], through_interface);
+        run_us(ranks, counts[i], pair->bare);
+        run_us(ranks, counts[i], pair->ours);
         for (int run = 0; run < RUNS; run++) {
-            theirs[run] = run_us(ranks, counts[i], bare);
-            ours[run] = run_us(ranks, counts[i], through_interface);
+            theirs[run] = run_us(ranks, counts[i], pair->bare);
+            ours[run] = run_us(ranks, counts[i], pair->ours);
         }
         qsort(ours, RUNS, sizeof *ours, compare);
         qsort(theirs, RUNS, sizeof *theirs, compare);
-        printf("%s, %zu floats\t%.4g\tus, the bare call %.4g, over it %.4g\t0\t\n", name, counts[i],
-               ours[RUNS / 2], theirs[RUNS / 2], ours[RUNS / 2] - theirs[RUNS / 2]);
+        printf("%s, %zu floats\t%.4g\tus, the bare call %.4g, over it %.4g\t0\t\n", pair->name,
+               counts[i], ours[RUNS / 2], theirs[RUNS / 2], ours[RUNS / 2] - theirs[RUNS / 2]);
         fflush(stdout);
     }
 }
 
-static void skip(const char *name, const char *why)
+static void skip(const struct compared *pairs, size_t count, const char *why)
 {
-    for (size_t i = 0; i < COUNTS; i++)
-        printf("%s, %zu floats\tskipped: %s\n", name, counts[i], why);
+    for (size_t k = 0; k < count; k++)
+        for (size_t i = 0; i < COUNTS; i++)
+            printf("%s, %zu floats\tskipped: %s\n", pairs[k].name, counts[i], why);
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-static const char virtual_name[] = "allreduce of 4 virtual ranks";
-static const char nccl_name[] = "allreduce by NCCL, one rank";
+static const struct compared virtual_pairs[] = {
+    {"allreduce of 4 virtual ranks", through_interface, bare_kernel}};
+static const struct compared nccl_pairs[] = {
+    {"allreduce by NCCL, one rank, in place", through_interface, bare_nccl},
+    {"allreduce by NCCL, one rank, out of place", out_of_place, bare_out_of_place},
+    {"allreduce by NCCL, one rank, a mean (ncclAvg)", through_interface, bare_mean}};
+enum {
+    VIRTUAL_PAIRS = sizeof virtual_pairs / sizeof *virtual_pairs,
+    NCCL_PAIRS = sizeof nccl_pairs / sizeof *nccl_pairs,
+};
 
 static void bench_virtual(trp_device *device)
 {
@@ -155,7 +195,7 @@ static void bench_virtual(trp_device *device)
     ranks_begin(&ranks, device, RANKS);
     stop_on(trp_collective_local_create(ranks.groups, RANKS,
                                         &(trp_collective_options){.device = device}));
-    compare_calls(&ranks, virtual_name, bare_kernel);
+    compare_calls(&ranks, &virtual_pairs[0]);
     ranks_end(&ranks, device);
 }
 
@@ -176,20 +216,23 @@ static void bench_nccl(trp_device *device)
     trp_collective_listener *listener;
     if (nccl_open(&ranks.nccl) != TRP_OK) {
         fprintf(stderr, "bench_gpu_ranks: %s\n", trp_last_error());
-        skip(nccl_name, "no NCCL");
+        skip(nccl_pairs, NCCL_PAIRS, "no NCCL");
         return;
     }
     ranks_begin(&ranks, device, 1);
+    stop_on(trp_device_alloc(device, counts[COUNTS - 1] * sizeof(float), (void **)&ranks.from));
     stop_on(trp_collective_listener_create(&listener, NULL, false));
     const char *address = trp_collective_listener_address(listener);
     stop_on(trp_collective_connect(
         &ranks.groups[0], listener,
         &(trp_collective_options){.size = 1, .addresses = &address, .device = device}));
-    if (join_bare(&ranks))
-        compare_calls(&ranks, nccl_name, bare_nccl);
-    else
-        skip(nccl_name, "NCCL does not join");
+    bool joined = join_bare(&ranks);
+    for (size_t i = 0; i < NCCL_PAIRS && joined; i++)
+        compare_calls(&ranks, &nccl_pairs[i]);
+    if (!joined)
+        skip(nccl_pairs, NCCL_PAIRS, "NCCL does not join");
     ranks_end(&ranks, device);
+    trp_device_free(device, ranks.from);
     if (ranks.comm)
         ranks.nccl.CommDestroy(ranks.comm);
     trp_collective_listener_destroy(listener);
@@ -204,7 +247,7 @@ int main(int argc, char **argv)
         return 0;
     }
     fprintf(stderr, "bench_gpu_ranks: %s\n", trp_last_error());
-    skip(virtual_name, "no GPU");
-    skip(nccl_name, "no GPU");
+    skip(virtual_pairs, VIRTUAL_PAIRS, "no GPU");
+    skip(nccl_pairs, NCCL_PAIRS, "no GPU");
     return 0;
 }

@@ -298,15 +298,15 @@ static bool group_is_over(const void *owner)
     return atomic_load(&((const struct nccl_group *)owner)->over);
 }
 
-/* Operations go to NCCL in the order of all ranks: those that another queue has are handed over
- * before. */
+/* Operations are done in the order of all ranks: a queue comes after the one that had those before.
+ */
 static void use_queue(struct nccl_group *group, trp_queue *queue)
 {
     uint32_t count = group->queue_count, at = 0;
     if (count > 0 && group->queues[count - 1] == queue)
         return;
     if (count > 0)
-        (void)trp_queue_native(group->queues[count - 1]);
+        trp_queue_wait(queue, group->queues[count - 1]);
     while (at < count && group->queues[at] != queue)
         at++;
     if (at == COLLECTIVE_QUEUES_MAX)

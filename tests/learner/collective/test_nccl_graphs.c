@@ -174,18 +174,22 @@ static uint64_t put_step(struct rank *rank, struct seat *seat)
     return ticket;
 }
 
+static float expected(const struct rank *rank, size_t vector, uint64_t step, size_t i)
+{
+    float sum = 0;
+    for (uint32_t other = 0; other < rank->size; other++)
+        sum += given(other, vector, step, i);
+    return sum;
+}
+
 static void check_step(struct rank *rank, struct seat *seat)
 {
     for (size_t k = 0; k < VECTORS; k++) {
         float got[NUMBERS];
         trp_queue_copy(seat->queue, got, seat->results[k], sizeof got);
         OR_FAIL(trp_queue_sync(seat->queue, trp_queue_mark(seat->queue)));
-        for (size_t i = 0; i < NUMBERS; i++) {
-            float sum = 0;
-            for (uint32_t other = 0; other < rank->size; other++)
-                sum += given(other, k, seat->step, i);
-            rank->wrong += got[i] != sum;
-        }
+        for (size_t i = 0; i < NUMBERS; i++)
+            rank->wrong += got[i] != expected(rank, k, seat->step, i);
     }
 }
 
@@ -236,6 +240,44 @@ static void sums_are_a_part_of_the_graph_of_what_is_around_them(void **state)
             scene_end(&scene);
             assert_int_equal(fake->aborts, 0);
         }
+}
+
+/* The second one is handed over before the first is, on some ranks. */
+static void sum_on_two_queues(struct rank *rank)
+{
+    struct scene *scene = rank->context;
+    struct seat *seat = &scene->seats[rank->rank];
+    trp_queue *queues[VECTORS] = {seat->queue};
+    uint64_t ticket = 0;
+    OR_FAIL(trp_queue_create(&queues[1], seat->device));
+    put_values(rank, seat);
+    OR_FAIL(trp_queue_sync(seat->queue, trp_queue_mark(seat->queue)));
+    for (size_t k = 0; k < VECTORS; k++)
+        ticket = trp_collective_allreduce(rank->group, queues[k], seat->values[k], NUMBERS,
+                                          TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM);
+    if (rank->rank % 2)
+        (void)trp_queue_mark(queues[1]);
+    rank_wait(rank, ticket);
+    for (size_t k = 0; k < VECTORS; k++) {
+        float got[NUMBERS];
+        trp_queue_copy(queues[k], got, seat->values[k], sizeof got);
+        OR_FAIL(trp_queue_sync(queues[k], trp_queue_mark(queues[k])));
+        for (size_t i = 0; i < NUMBERS; i++)
+            rank->wrong += got[i] != expected(rank, k, seat->step, i);
+    }
+    trp_collective_destroy(rank->group);
+    rank->group = NULL;
+    trp_queue_destroy(queues[1]);
+}
+
+static void sums_on_two_queues_go_in_the_order_of_all_ranks(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 3, 2000);
+    ranks_run(&scene.ranks, sum_on_two_queues, &scene);
+    ranks_expect_right(&scene.ranks);
+    scene_end(&scene);
 }
 
 static void where_a_rank_cannot_capture_all_use_the_host(void **state)
@@ -298,6 +340,19 @@ static void what_nccl_says_of_a_graph_all_say(void **state)
 
 static atomic_uint recorded; /* ranks */
 
+/* The queue goes on without the sum, which is not taken for one. */
+static void what_nccl_does_not_take_is_no_sum(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 3, 0);
+    fake->no_graphs = 2;
+    ranks_run(&scene.ranks, run_steps, &scene);
+    expect_same_failure(&scene, TRP_UNAVAILABLE,
+                        "rank 1 of 3: allreduce of 100 f32 (sum): unhandled error");
+    scene_end(&scene);
+}
+
 /* A step is recorded when another rank ends the generation: it is handed over then. */
 static void run_abandoned(struct rank *rank)
 {
@@ -345,9 +400,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(sums_are_a_part_of_the_graph_of_what_is_around_them, reset),
+        cmocka_unit_test_setup(sums_on_two_queues_go_in_the_order_of_all_ranks, reset),
         cmocka_unit_test_setup(where_a_rank_cannot_capture_all_use_the_host, reset),
         cmocka_unit_test_setup(one_that_hangs_in_a_graph_is_over_in_time, reset),
         cmocka_unit_test_setup(what_nccl_says_of_a_graph_all_say, reset),
+        cmocka_unit_test_setup(what_nccl_does_not_take_is_no_sum, reset),
         cmocka_unit_test_setup(a_graph_of_a_generation_that_is_over_is_never_launched_again, reset),
     };
     void *library = dlopen(FAKE_NCCL "/lib/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);

@@ -12,9 +12,9 @@ enum {
     NODE_GPUS_MAX = 64, /* devices.c: GPUs of a host */
     /* gangs.c: each connects to several others, and the launcher tells each of all of them. */
     LEARNERS_MAX = 256,
-    /* gangs.c: a member of a broken generation sees that within what it waits for the others, and
-     * has so much more time to say so. */
-    GANG_WORD_MS = 500,
+    /* gangs.c: a member of a broken generation sees that within what it waits for the others, asks
+     * for a second who it is, and has as long to say so. */
+    GANG_WORD_MS = 2000,
     /* cache.c: a learner answers within a step, one that moves within a few; as many clients that
      * are new at once are answered side by side. */
     CACHE_RECALL_MS = 2000,

@@ -73,7 +73,8 @@ typedef struct {
      * of its ranks. */
     const char *const *sites;
     uint64_t fingerprint; /* of what has to be the same on all ranks, e.g. the network's layout */
-    uint32_t timeout_ms;  /* for each operation; 0: 30 s */
+    uint32_t timeout_ms;  /* for each operation; 0: 30 s; then who it is that all wait for is asked
+                             around, for a second at most */
     uint32_t connect_timeout_ms; /* 0: the same */
     bool deterministic; /* sums are in an order that follows from count, size and sites alone */
     bool no_share; /* ranks of this host are reached as others are; each rank may have its own */

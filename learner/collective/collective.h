@@ -37,10 +37,11 @@ struct operation {
 /* What is known of another rank. */
 struct group_peer {
     struct notice_line line;
-    struct notice waits;   /* its last one of that kind; kind 0: none */
-    int64_t waits_ns;      /* when that came */
-    struct notice differs; /* the same; only rank 0 is told */
-    int64_t broken_ns;     /* since when its lane fails; 0: it does not */
+    struct notice waits;  /* in which call and for whom it said last that it waits; kind 0: never */
+    uint64_t asked;       /* after the deadline of this operation whom it waits for, */
+    int64_t asked_ns;     /* then, */
+    struct notice answer; /* and what it said since; kind 0: nothing */
+    int64_t broken_ns;    /* since when its lane fails; 0: it does not */
 };
 
 struct trp_collective {
@@ -72,9 +73,8 @@ struct trp_collective {
     bool broken;           /* a lane failed: who is gone is about to be known */
     bool disputed;         /* rank 0 decides who called what */
     struct notice dispute; /* as it was told */
-    struct notice told;    /* the last of NOTICE_WAITS; kind 0: none */
-    int64_t told_ns;
-    uint64_t gave_up; /* the operation in which it told so the rank that decides; 0: none */
+    uint64_t told;         /* the last operation of which all were told that it waits; 0: none */
+    uint64_t gave_up;      /* the operation in which it told so the rank that decides; 0: none */
     int64_t gave_up_ns;
 
     struct mutex abort_mutex;

@@ -4,8 +4,9 @@
  *
  * A process that ends closes its lines, so every rank learns by itself who is gone. A rank that is
  * stopped, or does something else, closes nothing: whoever waits for long tells all others in
- * which call, and for whom. At its deadline a rank goes along these from rank to rank, up to the
- * one that does not wait: that is who all wait for.
+ * which call, and each answers whom it waits for itself, by its helper when it does something else.
+ * At its deadline a rank asks once more, from rank to rank along the answers: what it was told
+ * before may be over. Who answers that it has not begun yet, or nothing, is who all wait for.
  *
  * Two ranks that find that they called different things cannot know what others find: rank 0 is
  * told, and decides. A pattern of messages may let nobody find it: then ranks wait, and what they
@@ -137,27 +138,37 @@ static void judge_all(struct trp_collective *c)
 
 /* ---- hearing ------------------------------------------------------------------------------- */
 
-static void tell_waits(struct trp_collective *c, int64_t now)
+/* Who waits for nobody names itself, and has only a number: that of the first operation in which
+ * others may wait for it. */
+static struct notice answer_of(const struct trp_collective *c)
 {
-    struct notice notice = {.kind = NOTICE_WAITS,
-                            .rank = transfer_waits_for(&c->first->transfer),
-                            .call = c->first->transfer.schedule.call};
-    if (memcmp(&notice, &c->told, sizeof notice) == 0)
-        return;
-    c->told = notice;
-    c->told_ns = now;
-    tell_all(c, &notice, "");
+    const struct operation *first = c->first;
+    bool is_past = first && transfer_is_done(&first->transfer);
+    bool is_at_device = first && first->staging && !first->staged;
+    if (!first || is_past || is_at_device)
+        return (struct notice){
+            .kind = NOTICE_ANSWERS, .rank = c->rank, .call.sequence = c->done + 1 + is_past};
+    return (struct notice){.kind = NOTICE_ANSWERS,
+                           .rank = transfer_waits_for(&first->transfer),
+                           .call = first->transfer.schedule.call};
 }
 
-/* A rank that waits in the same operation says so, too: then all know, whoever's deadline is
- * first. */
 static void hear_waits(struct trp_collective *c, uint32_t peer, const struct notice *notice)
 {
+    struct notice answer = answer_of(c);
     c->peers[peer].waits = *notice;
-    c->peers[peer].waits_ns = clock_now_ns(&clock_monotonic);
-    if (c->first && c->first->began_ns > 0 && !transfer_is_done(&c->first->transfer) &&
-        c->first->transfer.schedule.call.sequence == notice->call.sequence)
-        tell_waits(c, clock_now_ns(&clock_monotonic));
+    notice_send(&c->peers[peer].line, &answer, "");
+}
+
+static void hear_answer(struct trp_collective *c, uint32_t peer, const struct notice *notice)
+{
+    const struct group_call *mine = call_of(c, notice->call.sequence);
+    c->peers[peer].answer = *notice;
+    if (notice->rank == peer)
+        return;
+    c->peers[peer].waits = *notice; /* rank 0 judges it */
+    if (c->rank != 0 && mine && !call_equal(mine, &notice->call))
+        collective_differs(c, mine, peer, &notice->call);
 }
 
 static void hear_notice(struct trp_collective *c, uint32_t peer, const struct notice *notice,
@@ -168,6 +179,10 @@ static void hear_notice(struct trp_collective *c, uint32_t peer, const struct no
     case NOTICE_WAITS:
         if (notice->rank < c->size && c->status == TRP_OK)
             hear_waits(c, peer, notice);
+        break;
+    case NOTICE_ANSWERS:
+        if (notice->rank < c->size && c->status == TRP_OK)
+            hear_answer(c, peer, notice);
         break;
     case NOTICE_DIFFERS:
         if (notice->rank < c->size && c->rank == 0)
@@ -226,20 +241,63 @@ void collective_lane_failed(struct trp_collective *c, uint32_t peer)
         c->peers[peer].broken_ns = clock_now_ns(&clock_monotonic);
 }
 
-/* Along what ranks told, to the one that waits for nobody. A rank may be an operation behind: what
- * it told since this one began holds. */
-static uint32_t waited_for(const struct trp_collective *c)
+static void tell_waits(struct trp_collective *c, const struct transfer *transfer)
+{
+    struct notice notice = {.kind = NOTICE_WAITS,
+                            .rank = transfer_waits_for(transfer),
+                            .call = transfer->schedule.call};
+    if (c->told == notice.call.sequence)
+        return;
+    c->told = notice.call.sequence;
+    tell_all(c, &notice, "");
+}
+
+static void ask_again(struct trp_collective *c, uint32_t peer, int64_t now)
 {
     const struct transfer *transfer = &c->first->transfer;
-    uint32_t direct = transfer_waits_for(transfer), rank = direct;
+    struct group_peer *it = &c->peers[peer];
+    struct notice notice = {.kind = NOTICE_WAITS,
+                            .rank = transfer_waits_for(transfer),
+                            .call = transfer->schedule.call};
+    it->asked = notice.call.sequence;
+    it->asked_ns = now;
+    it->answer = (struct notice){0};
+    notice_send(&it->line, &notice, "");
+}
+
+/* Some rank goes on: what was answered is over. True: it was asked about for long enough. */
+static bool ask_anew(struct trp_collective *c, int64_t now)
+{
+    for (uint32_t peer = 0; peer < c->size; peer++)
+        c->peers[peer].asked = 0;
+    return now > c->first->began_ns + c->timeout_ns + 2 * COLLECTIVE_SILENCE_MS * INT64_C(1000000);
+}
+
+/* Whom all wait for, after the deadline; false: it is not known yet. Ranks may be an operation
+ * behind, so each is asked for in the one in which the rank before waits for it. */
+static bool find_lost(struct trp_collective *c, int64_t now, uint32_t *lost)
+{
+    const struct transfer *transfer = &c->first->transfer;
+    uint64_t mine = transfer->schedule.call.sequence, at = mine;
+    uint32_t rank = *lost = transfer_waits_for(transfer);
     for (uint32_t steps = 0; steps < c->size && rank != c->rank; steps++) {
         const struct group_peer *peer = &c->peers[rank];
-        bool same = peer->waits.call.sequence == transfer->schedule.call.sequence;
-        if (peer->waits.kind == 0 || (!same && peer->waits_ns < c->first->began_ns))
-            return rank;
-        rank = peer->waits.rank;
+        if (peer->asked != mine)
+            ask_again(c, rank, now);
+        bool is_silent = peer->answer.kind == 0;
+        bool is_past = peer->answer.call.sequence > at;
+        if (!is_silent && is_past)
+            return ask_anew(c, now);
+        if (is_silent || peer->answer.rank == rank)
+            *lost = rank;
+        if (is_silent)
+            return now > peer->asked_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000);
+        if (peer->answer.rank == rank)
+            return true;
+        at = peer->answer.call.sequence;
+        rank = peer->answer.rank;
     }
-    return direct;
+    return ask_anew(c, now); /* they wait for each other, which one that begins now may say, too */
 }
 
 void collective_give_up(struct trp_collective *c, uint32_t judge, trp_status status,
@@ -268,7 +326,7 @@ static uint32_t judge_of(uint32_t lost)
     return lost == 0 ? 1 : 0;
 }
 
-static void fail_late(struct trp_collective *c)
+static void fail_late(struct trp_collective *c, int64_t now)
 {
     char words[CALL_WORDS_BYTES];
     const struct group_call *call = &c->first->transfer.schedule.call;
@@ -284,7 +342,9 @@ static void fail_late(struct trp_collective *c)
                            call->sequence, words, c->timeout_ns / 1000000);
         return;
     }
-    uint32_t lost = waited_for(c);
+    uint32_t lost;
+    if (!find_lost(c, now, &lost))
+        return;
     collective_give_up(c, judge_of(lost), TRP_DEADLINE_EXCEEDED,
                        "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
                        ", %s, for %" PRId64 " ms",
@@ -323,15 +383,12 @@ void collective_worry(struct trp_collective *c)
     give_up_broken(c, now);
     if (c->status != TRP_OK || since < worries_after(c))
         return;
-    bool again = now > c->told_ns + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000);
     if (native_is_last(c) && !c->waiting)
-        return; /* only who waits looks at the device */
-    if (native_is_last(c))
-        again = false; /* there is no rank that is waited for */
-    else if (again || c->told.call.sequence != c->first->transfer.schedule.call.sequence)
-        tell_waits(c, now);
+        return;             /* only who waits looks at the device */
+    if (!native_is_last(c)) /* else there is no rank that is waited for */
+        tell_waits(c, &c->first->transfer);
     if (since >= c->timeout_ns)
-        fail_late(c);
+        fail_late(c, now);
 }
 
 int64_t collective_worry_ns(const struct trp_collective *c)
@@ -339,13 +396,14 @@ int64_t collective_worry_ns(const struct trp_collective *c)
     if (c->status != TRP_OK || !c->first || c->first->began_ns == 0)
         return INT64_MAX;
     int64_t now = clock_now_ns(&clock_monotonic), began = c->first->began_ns;
+    int64_t again = now + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000);
     for (uint32_t peer = 0; peer < c->size; peer++)
         if (c->peers[peer].broken_ns > 0)
-            return now + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000) / 10;
+            return again;
     if (now < began + worries_after(c))
         return began + worries_after(c);
-    int64_t again = now + COLLECTIVE_WORRY_AGAIN_MS * INT64_C(1000000);
-    if (c->gave_up == c->first->transfer.schedule.call.sequence)
+    if (now >= began + c->timeout_ns)
         return again;
-    return again < began + c->timeout_ns ? again : began + c->timeout_ns;
+    int64_t look = now + COLLECTIVE_WORRY_MS_MAX * INT64_C(1000000);
+    return look < began + c->timeout_ns ? look : began + c->timeout_ns;
 }

@@ -48,13 +48,14 @@ enum {
      * more, as ranks that have agreed are there. */
     COLLECTIVE_AGREEMENT_MS = 500,
     /* failure.c: when a rank tells the others that it waits: a part of the timeout, but not later
-     * than a person notices. It tells them once an operation and rank that is waited for. */
+     * than a person notices. And how often it looks who has answered, after the deadline, or
+     * whether a rank whose lane failed has. */
     COLLECTIVE_WORRY_PART = 4,
     COLLECTIVE_WORRY_MS_MAX = 100,
-    COLLECTIVE_WORRY_AGAIN_MS = 100,
+    COLLECTIVE_WORRY_AGAIN_MS = 10,
     /* failure.c: from when a lane fails until its rank is given up, if its line says nothing: both
-     * end together when a process does. Then, or at the deadline, as long for the answer of the
-     * rank that decides. */
+     * end together when a process does. Then, or at the deadline, as long for the answer of a rank
+     * that is waited for, and of the one that decides. */
     COLLECTIVE_SILENCE_MS = 500,
     /* native_connect.c: between two looks at NCCL and at who has met, which takes some 100 ms. */
     COLLECTIVE_MEET_MS = 1,

@@ -8,7 +8,8 @@
 #include "call.h"
 
 enum notice_kind {
-    NOTICE_WAITS = 1, /* in `call`, for `rank` */
+    NOTICE_WAITS = 1, /* in `call`, for `rank`; asks whom the other one waits for */
+    NOTICE_ANSWERS,   /* the same, answered (failure.c) */
     NOTICE_DIFFERS,   /* `call` is mine, `other` came from `rank` */
     NOTICE_FAILED,    /* with `status` and the text: so does everybody */
     NOTICE_LEAVES,    /* in order: nothing more comes */

@@ -1,6 +1,9 @@
 /* Collective operations that fail: with the same words on all ranks, and in time. */
 #include "ranks.h"
 
+#include <poll.h>
+#include <stdatomic.h>
+
 #include "../../core/patience.h"
 #include "core/alloc.h"
 
@@ -196,6 +199,110 @@ static void a_rank_that_does_not_call_is_named_by_all(void **state)
     }
 }
 
+/* Ranks whose calls come at moments of a group's time, which one of them begins. A busy machine may
+ * miss them: then the group proves nothing, and is made again. */
+struct moments {
+    atomic_llong begins_ns; /* 0: not yet */
+    atomic_bool missed;
+};
+
+enum { MOMENTS_MS = 1000, MOMENTS_TRIES = 5 };
+
+static void begin_moments(struct moments *moments)
+{
+    atomic_store(&moments->begins_ns, clock_now_ns(&clock_monotonic));
+}
+
+/* Until so many milliseconds of it are over. */
+static void await_moment(struct moments *moments, int64_t ms)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    int64_t begins_ns, now;
+    do {
+        poll(NULL, 0, 1);
+        now = clock_now_ns(&clock_monotonic);
+        begins_ns = atomic_load(&moments->begins_ns);
+    } while ((begins_ns == 0 || now < begins_ns + ms * 1000000) &&
+             !deadline_passed(deadline, &clock_monotonic));
+}
+
+/* That has to be so before the moment. */
+static void reduce_before(struct rank *rank, float *values, int64_t ms)
+{
+    struct moments *moments = rank->context;
+    uint64_t ticket = trp_collective_allreduce(rank->group, NULL, values, COUNT, TRP_COLLECTIVE_F32,
+                                               TRP_COLLECTIVE_SUM);
+    if (clock_now_ns(&clock_monotonic) > atomic_load(&moments->begins_ns) + ms * 1000000)
+        atomic_store(&moments->missed, true);
+    rank_wait(rank, ticket);
+}
+
+static void expect_last_named(void (*run)(struct rank *rank), uint32_t size, int operation)
+{
+    bool missed = true;
+    for (int i = 0; i < MOMENTS_TRIES && missed; i++) {
+        struct moments moments = {0};
+        struct ranks ranks;
+        ranks_create_with(&ranks, size, &(trp_collective_options){.timeout_ms = MOMENTS_MS});
+        ranks_run(&ranks, run, &moments);
+        meet(&ranks.at[size - 1], NULL);
+        char *words = xasprintf("rank %u of %u is waited for in operation %d, allreduce of 50000 "
+                                "f32 (sum), for %d ms",
+                                size - 1, size, operation, MOMENTS_MS);
+        missed = atomic_load(&moments.missed);
+        if (!missed)
+            expect_all(&ranks, TRP_DEADLINE_EXCEEDED, words);
+        free(words);
+        ranks_destroy(&ranks);
+    }
+}
+
+/* Rank 1 waits for rank 0, which waits for the last one. */
+static void reduce_at_last_moment(struct rank *rank)
+{
+    float *values = xcalloc(COUNT, sizeof *values);
+    reduce_fewer(rank, values);
+    if (rank->rank == 1) {
+        begin_moments(rank->context);
+        reduce(rank, values);
+    } else if (rank->rank == 0) {
+        await_moment(rank->context, MOMENTS_MS - 60);
+        reduce_before(rank, values, MOMENTS_MS);
+    }
+    free(values);
+}
+
+static void a_rank_that_called_at_the_last_moment_is_not_named(void **state)
+{
+    (void)state;
+    expect_last_named(reduce_at_last_moment, 3, 2);
+}
+
+/* In operation 2 the last rank waits for rank 2, and tells so while ranks 0 and 1 are in operation
+ * 3 already, in which rank 1 waits for rank 0, which waits for the last one. */
+static void reduce_after_a_long_wait(struct rank *rank)
+{
+    bool is_last = rank->rank == rank->size - 1;
+    float *values = xcalloc(COUNT, sizeof *values);
+    reduce_fewer(rank, values);
+    if (rank->rank == 2)
+        await_moment(rank->context, MOMENTS_MS / 2);
+    if (is_last)
+        begin_moments(rank->context);
+    rank_wait(rank, trp_collective_broadcast(rank->group, NULL, values, 4, TRP_COLLECTIVE_F32, 0));
+    if (rank->rank == 0)
+        await_moment(rank->context, 60);
+    if (!is_last)
+        reduce_before(rank, values, MOMENTS_MS - 100);
+    free(values);
+}
+
+static void a_wait_that_is_over_misleads_nobody(void **state)
+{
+    (void)state;
+    expect_last_named(reduce_after_a_long_wait, 4, 3);
+}
+
 static void leave_or_reduce(struct rank *rank)
 {
     float *values = xcalloc(COUNT, sizeof *values);
@@ -246,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_call_different_things_all_say_so),
         cmocka_unit_test(a_rank_that_does_not_call_is_named_by_all),
+        cmocka_unit_test(a_rank_that_called_at_the_last_moment_is_not_named),
+        cmocka_unit_test(a_wait_that_is_over_misleads_nobody),
         cmocka_unit_test(a_rank_that_left_is_named_at_once),
         cmocka_unit_test(a_waiting_rank_is_aborted_from_another_thread),
     };

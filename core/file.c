@@ -37,6 +37,44 @@ trp_status file_errno_status(int error, trp_status other)
     }
 }
 
+const char *file_errno_words(int error)
+{
+    return error == ELOOP ? "it is a link, which may lead anywhere: remove it" : strerror(error);
+}
+
+/* ---- of our own -------------------------------------------------------------------------- */
+
+int own_file_open(const char *path, int flags, mode_t mode)
+{
+    return open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode);
+}
+
+FILE *own_file_stream(const char *path, const char *mode)
+{
+    int flags = O_WRONLY | O_CREAT | (mode[0] == 'a' ? O_APPEND : O_TRUNC);
+    int fd = own_file_open(path, flags, 0666);
+    if (fd >= 0 && mode[0] == 'a')
+        lseek(fd, 0, SEEK_END); /* as fopen() does: ftell() is not 0 */
+    FILE *file = fd < 0 ? NULL : fdopen(fd, mode);
+    if (fd >= 0 && !file)
+        close(fd);
+    return file;
+}
+
+int own_dir_make(const char *path, mode_t mode)
+{
+    struct stat info;
+    if (mkdir(path, mode) == 0)
+        return 0;
+    if (errno != EEXIST || lstat(path, &info) != 0)
+        return errno;
+    if (S_ISLNK(info.st_mode))
+        return ELOOP;
+    return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
+}
+
+/* ---- names that last --------------------------------------------------------------------- */
+
 int dir_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -71,9 +109,10 @@ static int cut_torn_line(int fd)
 
 void file_cut_torn_line(const char *path)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int fd = own_file_open(path, O_RDWR | O_NONBLOCK, 0);
     int error = fd < 0 ? errno : cut_torn_line(fd);
     fd_close(fd);
     if (error != 0 && error != ENOENT)
-        trp_log(TRP_WARN, "a torn last line may stay path=%s reason=%s", path, strerror(error));
+        trp_log(TRP_WARN, "a torn last line may stay path=%s reason=%s", path,
+                file_errno_words(error));
 }

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <troupe/status.h>
@@ -11,6 +13,18 @@
 /* The status that an errno of the file system stands for; `other`: of those that are no common
  * ones. */
 trp_status file_errno_status(int error, trp_status other);
+
+/* An errno in words; ELOOP is that of a link where none may be. */
+const char *file_errno_words(int error);
+
+/* Files that a program makes under names of its own. A link that lies there leads to something
+ * else, which is left alone: ELOOP. open(), with O_CLOEXEC; fopen() to write ("w") or append ("a").
+ */
+int own_file_open(const char *path, int flags, mode_t mode);
+FILE *own_file_stream(const char *path, const char *mode);
+
+/* mkdir(), fine if it is there: 0 or an errno. */
+int own_dir_make(const char *path, mode_t mode);
 
 /* Makes the names in a directory durable, or that of a file or directory: 0 or an errno. */
 int dir_sync(const char *path);

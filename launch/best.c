@@ -29,7 +29,7 @@ struct best {
 static trp_status dir_fails(const char *dir, const char *what)
 {
     return trp_fail(file_errno_status(errno, TRP_INTERNAL), "cannot %s %s: %s", what, dir,
-                    strerror(errno));
+                    file_errno_words(errno));
 }
 
 /* Takes over `path`. */
@@ -90,7 +90,7 @@ static void remove_worst(struct best *best)
 static trp_status keep_file(struct best *best, const char *dir, double mean,
                             const trp_params_state *state, const trp_policy *policy)
 {
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+    if ((errno = own_dir_make(dir, 0700)) != 0)
         return dir_fails(dir, "make");
     char *path =
         xasprintf("%s/return_%.17g_version_%" PRIu64 ".safetensors", dir, mean, state->version);

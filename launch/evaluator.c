@@ -1,5 +1,6 @@
 /* The body of an evaluator: it plays whole episodes with the newest parameters, keeps those of the
  * best ones, and ends the program when they reach its target. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,7 +47,9 @@ static void write_row(const struct evaluator *evaluator, const trp_params_state 
     char *path = xasprintf("%s/%s.csv", trp_context_run_dir(evaluator->context),
                            evaluator->context->group->name);
     file_cut_torn_line(path);
-    FILE *file = fopen(path, "ae");
+    FILE *file = own_file_stream(path, "a");
+    if (!file)
+        trp_log(TRP_WARN, "a row is lost path=%s reason=%s", path, file_errno_words(errno));
     free(path);
     if (!file)
         return;

@@ -14,11 +14,12 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/file.h"
 
 static int open_nodes(const char *run_dir)
 {
     char *path = xasprintf("%s/nodes", run_dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = own_file_open(path, O_RDWR | O_CREAT, 0666);
     free(path);
     return fd;
 }
@@ -30,7 +31,7 @@ void orphans_mark(const char *run_dir, uint32_t number)
     int fd = open_nodes(run_dir);
     if (fd < 0 || fcntl(fd, F_SETLK, &byte) != 0)
         trp_log(TRP_WARN, "a resume will not wait for this node path=%s/nodes reason=%s", run_dir,
-                strerror(errno));
+                file_errno_words(errno));
 }
 
 /* False: no node runs. Else `held` is the byte of one and its process. */
@@ -60,7 +61,9 @@ trp_status orphans_await(const char *run_dir, const trp_program *program, int64_
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     struct flock held;
     int fd = open_nodes(run_dir);
-    trp_status status = TRP_OK;
+    trp_status status = fd >= 0 ? TRP_OK
+                                : trp_fail(file_errno_status(errno, TRP_INTERNAL), "%s/nodes: %s",
+                                           run_dir, file_errno_words(errno));
     while (fd >= 0 && status == TRP_OK && find_one(fd, &held)) {
         uint32_t index = 0;
         const struct node_group *group = program_node(program, (uint32_t)held.l_start, &index);

@@ -53,9 +53,10 @@ static FILE *csv_open(const struct run *run)
     if (stat(path, &info) == 0 && info.st_size >= METRICS_FILE_BYTES_MAX)
         rename(path, old);
     file_cut_torn_line(path);
-    FILE *csv = fopen(path, "ae");
+    FILE *csv = own_file_stream(path, "a");
     if (!csv)
-        trp_log(TRP_WARN, "metrics cannot be written path=%s reason=%s", path, strerror(errno));
+        trp_log(TRP_WARN, "metrics cannot be written path=%s reason=%s", path,
+                file_errno_words(errno));
     else if (ftell(csv) == 0)
         fputs("time,node,metric,last,mean,count\n", csv);
     free(old);

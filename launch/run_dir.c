@@ -23,7 +23,8 @@
 
 static trp_status path_error(const char *path, int error)
 {
-    return trp_fail(file_errno_status(error, TRP_INTERNAL), "%s: %s", path, strerror(error));
+    return trp_fail(file_errno_status(error, TRP_INTERNAL), "%s: %s", path,
+                    file_errno_words(error));
 }
 
 /* mkdir -p */
@@ -127,7 +128,7 @@ static trp_status take_lock(struct run_dir *dir)
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, held;
     char *path = xasprintf("%s/lock", dir->path);
     trp_status status = TRP_OK;
-    dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    dir->lock_fd = own_file_open(path, O_RDWR | O_CREAT, 0666);
     if (dir->lock_fd < 0)
         status = path_error(path, errno);
     while (status == TRP_OK && fcntl(dir->lock_fd, F_SETLK, &all) != 0) {
@@ -160,7 +161,7 @@ trp_status run_dir_open_log(const char *dir, const struct node_group *group, uin
 {
     char *path = run_dir_log_path(dir, group, index);
     trp_status status = TRP_OK;
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    *fd = own_file_open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (*fd < 0)
         status = path_error(path, errno);
     free(path);
@@ -177,7 +178,7 @@ void run_dir_bound_log(const char *dir, const struct node_group *group, uint32_t
     char *path = run_dir_log_path(dir, group, index), *old = xasprintf("%s.1", path);
     int fresh = -1;
     if (rename(path, old) == 0)
-        fresh = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        fresh = own_file_open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
     /* Threads that are writing do not notice. */
     if (fresh < 0 || dup3(fresh, fd, O_CLOEXEC) < 0)
         trp_log(TRP_WARN, "a log grows beyond its limit path=%s reason=%s", path, strerror(errno));
@@ -299,13 +300,14 @@ trp_status run_dir_write(const struct run_dir *dir, const char *name, const char
     char *path = xasprintf("%s/%s", dir->path, name);
     char *fresh = xasprintf("%s/.%s.new", dir->path, name);
     trp_status status = TRP_OK;
-    FILE *file = fopen(fresh, "we");
+    FILE *file = own_file_stream(fresh, "w");
     bool failed = !file || fputs(text, file) < 0 || fputc('\n', file) < 0;
     if (file && fclose(file) != 0)
         failed = true;
     if (failed || rename(fresh, path) != 0) {
-        status = path_error(path, errno);
-        unlink(fresh);
+        status = path_error(errno == ELOOP ? fresh : path, errno);
+        if (file)
+            unlink(fresh);
     }
     free(fresh);
     free(path);
@@ -350,6 +352,7 @@ trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
 {
     *dir = (struct run_dir){.lock_fd = -1};
     char *path = NULL, *logs = NULL;
+    int error;
     trp_status status = choose_path(options, program->name, &path);
     if (status != TRP_OK)
         goto out;
@@ -368,8 +371,10 @@ trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
             TRP_OK)
         goto out;
     logs = xasprintf("%s/logs", dir->path);
-    if ((status = make_dirs(logs)) != TRP_OK)
+    if ((error = own_dir_make(logs, 0777)) != 0) {
+        status = path_error(logs, error);
         goto out;
+    }
     if ((status = make_socket_dir(dir, program)) == TRP_OK)
         point_latest(dir->path);
 out:

@@ -9,7 +9,11 @@
  *   sockets/            unix sockets, unless the path is too long for them
  *   params.safetensors  the version that reached the target
  *   evaluator/          parameters of the best evaluations (best.h)
- *   ...                 what other nodes keep: replay/, learner/ */
+ *   ...                 what other nodes keep: replay/, learner/, which may be links to directories
+ *                       elsewhere
+ *
+ * Where the program makes files of its own, here and in those, a link is refused and named: it may
+ * lead anywhere. */
 #ifndef TRP_LAUNCH_RUN_DIR_H
 #define TRP_LAUNCH_RUN_DIR_H
 

@@ -33,7 +33,8 @@ struct tensor_file {
 static trp_status fail_errno(const char *path)
 {
     int error = errno;
-    return trp_fail(file_errno_status(error, TRP_INTERNAL), "%s: %s", path, strerror(error));
+    return trp_fail(file_errno_status(error, TRP_INTERNAL), "%s: %s", path,
+                    file_errno_words(error));
 }
 
 /* ---- the header -------------------------------------------------------------------------- */
@@ -151,7 +152,7 @@ static trp_status temporary_open(struct tensor_file *w)
     enum { TRIES_MAX = 8 };
     for (int i = 0; i < TRIES_MAX; i++) {
         struct stat opened, named;
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        w->fd = own_file_open(w->temporary, O_WRONLY | O_CREAT, 0666);
         if (w->fd < 0)
             return fail_errno(w->temporary);
         if (flock(w->fd, LOCK_EX | LOCK_NB) == 0 && fstat(w->fd, &opened) == 0 &&

@@ -38,7 +38,7 @@ struct log_record {
 static trp_status log_failed(const struct shard_keep *keep)
 {
     return trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", keep->log,
-                    strerror(errno));
+                    file_errno_words(errno));
 }
 
 void keep_init(struct shard_keep *keep, const char *dir, const char *vector, bool logs)
@@ -223,7 +223,7 @@ static trp_status open_log(struct shard_keep *keep)
     if (keep->bytes > 0)
         return TRP_OK;
     fd_close(keep->fd);
-    keep->fd = open(keep->log, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    keep->fd = own_file_open(keep->log, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
     if (keep->fd < 0)
         return log_failed(keep);
     struct log_head head = {LOG_MAGIC, keep->number};
@@ -352,7 +352,7 @@ static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard,
 {
     struct log_head head;
     bool whole;
-    keep->fd = open(keep->log, O_RDWR | O_APPEND | O_CLOEXEC);
+    keep->fd = own_file_open(keep->log, O_RDWR | O_APPEND, 0);
     if (keep->fd < 0)
         return errno == ENOENT ? TRP_OK : log_failed(keep);
     TRP_TRY(read_part(keep, 0, &head, sizeof head, &whole));

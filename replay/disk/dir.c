@@ -42,7 +42,7 @@ enum { SMALL_FILE_BYTES = 128 };
 trp_status store_errno(int error, const char *path, const char *what)
 {
     return trp_fail(file_errno_status(error, TRP_UNAVAILABLE), "replay store %s: %s: %s", path,
-                    what, strerror(error));
+                    what, file_errno_words(error));
 }
 
 /* ---- small files ---------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static trp_status dir_write(const struct store_dir *dir, const char *name, const
                             bool sync)
 {
     char *path = dir_file(dir, name);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, STORE_FILE_MODE);
+    int fd = own_file_open(path, O_RDWR | O_CREAT, STORE_FILE_MODE);
     trp_status status = TRP_OK;
     if (fd < 0 || !small_file_write(fd, text, sync))
         status = store_errno(errno, path, "write");
@@ -110,7 +110,7 @@ int store_path_make(const char *path)
 
 FILE *store_path_write(const char *path)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, STORE_FILE_MODE);
+    int fd = own_file_open(path, O_WRONLY | O_CREAT | O_TRUNC, STORE_FILE_MODE);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (fd >= 0 && !file)
         close(fd);
@@ -297,7 +297,7 @@ static trp_status dir_lock(struct store_dir *dir)
 {
     char *path = dir_file(dir, "LOCK");
     int flags = dir->read_only ? O_RDONLY : O_RDWR | O_CREAT;
-    int fd = open(path, flags | O_CLOEXEC, STORE_FILE_MODE);
+    int fd = own_file_open(path, flags, STORE_FILE_MODE);
     struct stat info;
     trp_status status = TRP_OK;
     if (fd < 0) {
@@ -344,6 +344,9 @@ static trp_status dir_make(struct store_dir *dir)
         return store_errno(errno, dir->path, "open");
     if (!S_ISDIR(info.st_mode))
         return store_errno(ENOTDIR, dir->path, "open");
+    /* LMDB would go where a link leads, into another store perhaps, whose LOCK is not ours. */
+    if (!dir->read_only && lstat(dir->data_path, &info) == 0 && S_ISLNK(info.st_mode))
+        return store_errno(ELOOP, dir->data_path, "open");
     return TRP_OK;
 }
 

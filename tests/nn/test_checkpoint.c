@@ -325,6 +325,31 @@ static void what_a_killed_writer_left_is_replaced(void **state)
     free(temporary);
 }
 
+static void what_a_link_leads_to_is_left_alone(void **state)
+{
+    struct dir *dir = *state;
+    char *temporary = xasprintf("%s.tmp", dir->file), *precious = xasprintf("%s/b", dir->path);
+    struct stat info;
+    FILE *file = fopen(precious, "w");
+    fputs("keep this", file);
+    fclose(file);
+    assert_int_equal(symlink(precious, temporary), 0);
+    assert_int_equal(trp_checkpoint_write(dir->file, tensors, TENSORS, NULL, 0),
+                     TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "a.safetensors.tmp: it is a link"));
+    assert_int_equal(stat(precious, &info), 0);
+    assert_int_equal(info.st_size, strlen("keep this"));
+    assert_int_equal(unlink(temporary), 0);
+    /* A checkpoint takes the place of a link itself. */
+    assert_int_equal(symlink(precious, dir->file), 0);
+    assert_ok(trp_checkpoint_write(dir->file, tensors, TENSORS, NULL, 0));
+    assert_int_equal(stat(precious, &info), 0);
+    assert_int_equal(info.st_size, strlen("keep this"));
+    unlink(precious);
+    free(precious);
+    free(temporary);
+}
+
 static void two_writers_of_one_path_are_kept_apart(void **state)
 {
     struct dir *dir = *state;
@@ -356,6 +381,7 @@ int main(void)
                                         dir_remove),
         cmocka_unit_test_setup_teardown(what_a_killed_writer_left_is_replaced, dir_create,
                                         dir_remove),
+        cmocka_unit_test_setup_teardown(what_a_link_leads_to_is_left_alone, dir_create, dir_remove),
         cmocka_unit_test_setup_teardown(two_writers_of_one_path_are_kept_apart, dir_create,
                                         dir_remove),
     };

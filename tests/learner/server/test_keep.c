@@ -350,6 +350,25 @@ static void without_a_new_checkpoint_pushes_go_on_in_the_log(void **state)
     check_nothing_is_lost(scene);
 }
 
+/* Begun anew, and gone on with. */
+static void a_log_that_is_a_link_leads_nowhere(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 2);
+    char *away = xasprintf("%s.away", scene->log);
+    assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    assert_int_equal(rename(scene->log, away), 0);
+    assert_int_equal(symlink(away, scene->log), 0);
+    off_t size = log_size(scene);
+    assert_int_equal(try_to_push(scene), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "params.log: it is a link"));
+    assert_int_equal(log_size(scene), size);
+    check_is_refused(scene, TRP_INVALID_ARGUMENT, "it is a link");
+    assert_int_equal(unlink(scene->log), 0);
+    check_nothing_is_lost(scene);
+    free(away);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +385,7 @@ int main(void)
                                         scene_end),
         cmocka_unit_test_setup_teardown(without_a_new_checkpoint_pushes_go_on_in_the_log,
                                         scene_begin, scene_end),
+        cmocka_unit_test_setup_teardown(a_log_that_is_a_link_leads_nowhere, scene_begin, scene_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,7 @@ enum {
     TURN_BYTES = 8 << 20, /* of a turn, but */
     TURN_OPERATIONS_MAX = 200,
     LATENCY_BYTES = 64 << 10, /* smaller ones are compared with a ping-pong, not a rate */
+    CACHED_BYTES = 1 << 20,   /* whose halves do not leave the cores' caches by themselves */
     TIMEOUT_MS = 60000,
 };
 
@@ -43,6 +44,10 @@ struct common {
     _Atomic uint32_t arrived;
     char addresses[RANKS][ADDRESS_BYTES];
     int64_t ns[RANKS];
+    struct {
+        _Alignas(64) _Atomic uint32_t written; /* halves */
+        _Alignas(64) float halves[2][CACHED_BYTES / 2 / sizeof(float)];
+    } handed[RANKS];
 };
 
 struct rank {
@@ -51,6 +56,7 @@ struct rank {
     trp_collective *tcp, *memory;
     struct gloo_group *gloo;
     int raw; /* a TCP connection */
+    uint32_t handed;
     float *values, *from, *to;
 };
 
@@ -97,6 +103,27 @@ static void copy_and_add(struct rank *rank, size_t bytes)
     size_t half = bytes / 2 / sizeof(float);
     memcpy(rank->to, rank->from, half * sizeof(float));
     reduce_find(TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM)(rank->values, rank->from + half, half);
+}
+
+/* Both are waited for in turn, each half a turn. */
+static const float *hand_half(struct rank *rank, const float *half, size_t bytes)
+{
+    uint32_t turn = rank->handed++;
+    memcpy(rank->common->handed[rank->rank].halves[turn % 2], half, bytes);
+    atomic_store(&rank->common->handed[rank->rank].written, rank->handed);
+    while (atomic_load(&rank->common->handed[1 - rank->rank].written) < rank->handed)
+        ;
+    return rank->common->handed[1 - rank->rank].halves[turn % 2];
+}
+
+/* An allreduce with nothing around it: what it costs that halves go from core to core. */
+static void hand_over(struct rank *rank, size_t bytes)
+{
+    size_t half = bytes / 2 / sizeof(float);
+    float *own = rank->values + rank->rank * half, *other = rank->values + (1 - rank->rank) * half;
+    const float *came = hand_half(rank, other, half * sizeof(float));
+    reduce_find(TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM)(own, came, half);
+    memcpy(other, hand_half(rank, own, half * sizeof(float)), half * sizeof(float));
 }
 
 #ifdef TROUPE_GLOO
@@ -193,13 +220,16 @@ static void bytes_words(size_t bytes, char *words, size_t size)
         snprintf(words, size, "%zu B", bytes);
 }
 
-enum { TCP, WIRE, MEMORY, COPY, GLOO, WAYS };
+enum { TCP, WIRE, MEMORY, COPY, HANDS, GLOO, WAYS };
 
 static void measure_all(struct rank *rank, size_t bytes, double us[WAYS])
 {
     operation *ways[WAYS] = {
-        [TCP] = over_tcp,          [WIRE] = bytes < LATENCY_BYTES ? ping_pong : one_way,
-        [MEMORY] = through_memory, [COPY] = bytes < LATENCY_BYTES ? NULL : copy_and_add,
+        [TCP] = over_tcp,
+        [WIRE] = bytes < LATENCY_BYTES ? ping_pong : one_way,
+        [MEMORY] = through_memory,
+        [COPY] = bytes < LATENCY_BYTES ? NULL : copy_and_add,
+        [HANDS] = bytes < LATENCY_BYTES || bytes > CACHED_BYTES ? NULL : hand_over,
 #ifdef TROUPE_GLOO
         [GLOO] = by_gloo,
 #endif
@@ -229,6 +259,10 @@ static void print_rows(size_t bytes, const double us[WAYS])
         printf("\t%.4g\tgloo", us[GLOO]);
     printf("\nallreduce %s, 2 ranks, shared memory\t%.4g\tus\t%.4g\t%s\t%.4g\tTCP\n", words,
            us[MEMORY], us[COPY], small ? "" : "memcpy and add", us[TCP]);
+    if (us[HANDS] > 0)
+        printf("allreduce %s, 2 ranks, shared memory, of that\t%.4g\tus\t%.4g\tthe same bytes from "
+               "core to core\n",
+               words, us[MEMORY], us[HANDS]);
     fflush(stdout);
 }
 

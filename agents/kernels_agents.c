@@ -4,7 +4,7 @@
 
 #define NAMED_KERNEL(NAME, words)                                                                  \
     extern const struct cuda_kernel kernel_##NAME;                                                 \
-    MAKE_KERNEL(NAME, words, NULL, NULL, NULL)
+    MAKE_KERNEL(NAME, words, .then = NULL)
 #include "kernels_agents.def"
 #undef NAMED_KERNEL
 

@@ -104,7 +104,7 @@ function(troupe_cuda_module)
     find_path(CUDA_INCLUDE cuda_runtime_api.h HINTS ${cuda}/../include NO_DEFAULT_PATH REQUIRED)
     find_library(CUDART_STATIC cudart_static HINTS ${cuda}/../lib64 ${cuda}/../lib REQUIRED)
     # -fmad=false: a GPU rounds as the host does, on which tests run the same text.
-    foreach(source nn/cuda/module/kernels.cu agents/kernels_agents.cu learner/collective/kernels_learner.cu)
+    foreach(source nn/cuda/module/kernels.cu agents/kernels_agents.cu learner/kernels_learner.cu)
         get_filename_component(name ${source} NAME_WE)
         set(code ${CMAKE_BINARY_DIR}/cuda_${name}.o)
         list(APPEND codes ${code})
@@ -119,7 +119,7 @@ function(troupe_cuda_module)
     endforeach()
     set_source_files_properties(${codes} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
     add_library(troupe_cuda MODULE ${TROUPE_CUDA_HOST} nn/cuda/kernels.c agents/kernels_agents.c
-        learner/collective/kernels_learner.c ${codes})
+        learner/kernels_learner.c ${codes})
     set_target_properties(troupe_cuda PROPERTIES LINKER_LANGUAGE C)
     target_include_directories(troupe_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
     target_compile_definitions(troupe_cuda PRIVATE TROUPE_VERSION="${PROJECT_VERSION}")
@@ -153,7 +153,7 @@ function(troupe_test_gpu)
     foreach(test gpu dnn)
         troupe_test(nn/cuda/${test} LINK troupe_nn)
         target_sources(test_${test} PRIVATE tests/nn/cuda/fake_cuda.c ${TROUPE_CUDA_HOST} agents/kernels_agents.c
-            learner/collective/kernels_learner.c)
+            learner/kernels_learner.c)
         set_target_properties(test_${test} PROPERTIES ENABLE_EXPORTS ON) # libraries put work on its streams
         target_include_directories(test_${test} SYSTEM PRIVATE ${CUDA_INCLUDE})
         target_compile_definitions(test_${test} PRIVATE TROUPE_VERSION="${PROJECT_VERSION}"
@@ -180,7 +180,7 @@ function(troupe_test_gpu_nodes)
         return()
     endif()
     add_library(fake_gpus MODULE tests/nn/cuda/fake_gpus.c tests/nn/cuda/fake_cuda.c nn/cuda/kernels.c
-        ${TROUPE_CUDA_HOST} agents/kernels_agents.c learner/collective/kernels_learner.c)
+        ${TROUPE_CUDA_HOST} agents/kernels_agents.c learner/kernels_learner.c)
     set_target_properties(fake_gpus PROPERTIES PREFIX "" OUTPUT_NAME libtroupe_cuda
         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_gpus)
     target_include_directories(fake_gpus SYSTEM PRIVATE ${CUDA_INCLUDE})

@@ -146,8 +146,7 @@ static void run_lamb(const struct step_kernels *kernels, struct step_job *job)
 {
     double norms2[2];
     kernels->lamb_means(job, norms2);
-    if (norms2[0] > 0 && norms2[1] > 0)
-        job->rate *= sqrt(norms2[0]) / sqrt(norms2[1]);
+    job->rate = trusted_rate(job->rate, norms2[0], norms2[1]);
     kernels->lamb(job);
 }
 

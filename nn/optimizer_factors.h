@@ -41,6 +41,12 @@ FACTOR float clip_scale(double norm2, float max_norm)
     return max_norm > 0 && norm > (double)max_norm ? (float)((double)max_norm / norm) : 1;
 }
 
+/* LAMB's: by the trust ratio, of the sums of squares of a tensor and of its update. */
+FACTOR double trusted_rate(double rate, double params2, double updates2)
+{
+    return params2 > 0 && updates2 > 0 ? rate * (sqrt(params2) / sqrt(updates2)) : rate;
+}
+
 FACTOR void set_means(struct step_job *job, double beta1, double beta2)
 {
     job->beta1 = beta1;

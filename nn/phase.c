@@ -130,9 +130,10 @@ static void step_range(void *arguments)
 
 void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *params,
                     const float *grads, float *const *state, size_t lo, size_t hi,
-                    const trp_phases *phases)
+                    trp_phases *phases)
 {
     static const trp_kernel kernel = {"phase.step", step_range};
+    bool sums = trp_optimizer_is_layerwise(optimizer);
     size_t bytes = (hi - lo) * sizeof *params, states = trp_optimizer_states(optimizer);
     struct phase_step_arguments job = {.optimizer = *optimizer,
                                        .params = params + lo,
@@ -142,7 +143,8 @@ void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *par
     trp_operand operands[3 + TRP_OPTIMIZER_STATES_MAX] = {
         {offsetof(struct phase_step_arguments, params), bytes, TRP_READ | TRP_WRITE},
         {offsetof(struct phase_step_arguments, grads), bytes, TRP_READ},
-        {offsetof(struct phase_step_arguments, phases), sizeof *phases, TRP_READ}};
+        {offsetof(struct phase_step_arguments, phases), sizeof *phases,
+         sums ? TRP_READ | TRP_WRITE : TRP_READ}};
     for (size_t i = 0; i < states; i++) {
         job.state[i] = state[i] + lo;
         operands[3 + i] =

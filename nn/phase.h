@@ -41,7 +41,7 @@ struct phase_step_arguments {
     float *params; /* all from the range's first on */
     const float *grads;
     float *state[TRP_OPTIMIZER_STATES_MAX];
-    const trp_phases *phases;
+    trp_phases *phases; /* a device sums LAMB's norms in its parts */
     size_t count;
 };
 

@@ -50,6 +50,27 @@ SCALAR void NAME(adam_at)(const struct step_job *job, size_t i)
     params[i] -= NAME(step_adaptive)(job, i);
 }
 
+SCALAR REAL NAME(lamb_update)(const struct step_job *job, size_t i)
+{
+    REAL decay = (REAL)job->weight_decay * ((const REAL *)job->params)[i];
+    return NAME(step_adaptive)(job, i) + decay;
+}
+
+/* The means, and what the parameter and its update add to the sums of squares. */
+SCALAR void NAME(lamb_means_at)(const struct step_job *job, size_t i, double *norms2)
+{
+    double param = (double)((const REAL *)job->params)[i];
+    NAME(step_means)(job, i, (REAL)job->scale * ((const REAL *)job->grads)[i]);
+    double update = (double)NAME(lamb_update)(job, i);
+    norms2[0] += param * param;
+    norms2[1] += update * update;
+}
+
+SCALAR void NAME(lamb_at)(const struct step_job *job, size_t i)
+{
+    ((REAL *)job->params)[i] -= (REAL)job->rate * NAME(lamb_update)(job, i);
+}
+
 SCALAR void NAME(rmsprop_at)(const struct step_job *job, size_t i)
 {
     REAL *params = (REAL *)job->params, *velocity = (REAL *)job->velocity;

@@ -119,7 +119,7 @@ typedef struct {
     uint64_t place;    /* in the gradient; behind it: it was the one watched */
     bool refused;      /* without skip_not_finite: no step is taken from there on */
     bool skipped;      /* this phase is */
-    double parts[TRP_PHASE_PARTS]; /* a device's own, while it measures */
+    double parts[TRP_PHASE_PARTS]; /* a device's own, while it adds up */
 } trp_phases;
 
 /* Measures the gradient, [count]: its norm, and whether all of it and *watched (NULL: nothing) are
@@ -146,10 +146,11 @@ TRP_API void trp_phase_measure_parts(trp_queue *queue, const trp_optimizer *opti
                                      const float *watched, trp_phases *phases);
 
 /* trp_optimizer_step() of [lo, hi) with the scale that clips the gradient measured, if the phase is
- * not skipped. `state` itself is the host's, and copied; what it points to, the device's. */
+ * not skipped; of `phases` it changes the parts alone. `state` itself is the host's, and copied;
+ * what it points to, the device's. */
 TRP_API void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *params,
                             const float *grads, float *const *state, size_t lo, size_t hi,
-                            const trp_phases *phases);
+                            trp_phases *phases);
 
 /* Counts it and zeroes the gradient. */
 TRP_API void trp_phase_end(trp_queue *queue, float *grads, size_t count, trp_phases *phases);

@@ -14,6 +14,7 @@
  * since the last mean. */
 #include <string.h>
 
+#include "kernels.h"
 #include "synchronous.h"
 
 enum local_flag { LOCAL_STOPS = 1, LOCAL_OVER = 2, LOCAL_ENDED = 4, LOCAL_LEAVES = 8 };
@@ -24,41 +25,6 @@ static struct synchronous *local_of(struct mode *mode)
 }
 
 /* ---- the mean ------------------------------------------------------------------------------ */
-
-struct outer_job {
-    float *values;         /* the sum over all batches; then what all go on from */
-    const float *way;      /* compressed: the sum of all learners' ways from `last`; else NULL */
-    float *last, *average; /* x of the last mean, and u; NULL: no momentum */
-    size_t count;
-    float batches, momentum;
-};
-
-static void take_outer_step(void *arguments)
-{
-    const struct outer_job *job = arguments;
-    for (size_t i = 0; i < job->count; i++) {
-        float mean =
-            job->way ? job->last[i] - job->way[i] / job->batches : job->values[i] / job->batches;
-        if (job->average) {
-            job->average[i] = job->momentum * job->average[i] + (job->last[i] - mean);
-            mean = job->last[i] - job->average[i];
-        }
-        if (job->last)
-            job->last[i] = mean;
-        job->values[i] = mean;
-    }
-}
-
-static void outer_on(trp_queue *queue, const struct outer_job *job)
-{
-    static const trp_kernel kernel = {"mode.outer", take_outer_step};
-    size_t bytes = job->count * sizeof(float);
-    trp_operand operands[] = {{offsetof(struct outer_job, values), bytes, TRP_READ | TRP_WRITE},
-                              {offsetof(struct outer_job, way), bytes, TRP_READ},
-                              {offsetof(struct outer_job, last), bytes, TRP_READ | TRP_WRITE},
-                              {offsetof(struct outer_job, average), bytes, TRP_READ | TRP_WRITE}};
-    trp_queue_run(queue, &kernel, job, sizeof *job, operands, 4);
-}
 
 static trp_status sum_values(struct synchronous *s, size_t index)
 {
@@ -97,13 +63,14 @@ static trp_status average_vector(struct synchronous *s, size_t index, uint64_t b
         TRP_TRY(sum_ways(s, index));
     else
         TRP_TRY(sum_values(s, index));
-    outer_on(vectors->queue, &(struct outer_job){.values = vector->values.there,
-                                                 .way = compresses ? vector->grads : NULL,
-                                                 .last = local->last,
-                                                 .average = local->average,
-                                                 .count = count,
-                                                 .batches = (float)batches,
-                                                 .momentum = s->options.outer_momentum});
+    outer_on(vectors->queue,
+             &(struct mode_outer_arguments){.values = vector->values.there,
+                                            .way = compresses ? vector->grads : NULL,
+                                            .last = local->last,
+                                            .average = local->average,
+                                            .count = count,
+                                            .batches = (float)batches,
+                                            .momentum = s->options.outer_momentum});
     if (compresses)
         trp_queue_zero(vectors->queue, vector->grads, count * sizeof(float));
     return TRP_OK;

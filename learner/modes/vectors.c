@@ -94,7 +94,7 @@ void vector_step(const struct vectors *vectors, const struct vector *vector)
 {
     const trp_vector_spec *spec = vector->spec;
     float *values = vector->values.there, *state[TRP_OPTIMIZER_STATES_MAX];
-    const trp_phases *phases = vector->phases.there;
+    trp_phases *phases = vector->phases.there;
     for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++)
         state[i] = vector->state[i].there;
     if (!trp_optimizer_is_layerwise(&spec->optimizer))

@@ -25,6 +25,10 @@ void weigh_on(trp_queue *queue, float *grads, size_t count, float factor, const 
 /* Adds [count] numbers times `factor` to what is kept. */
 void keep_on(trp_queue *queue, float *kept, const float *grads, size_t count, float factor);
 
+/* Puts mode.outer (kernels.h). */
+struct mode_outer_arguments;
+void outer_on(trp_queue *queue, const struct mode_outer_arguments *job);
+
 /* Writes a head, with what `more`, another one, has on top; NULL: nothing. `watched` as in
  * trp_update_watch(). */
 void head_on(trp_queue *queue, float *head, float rows, const float *watched, const float *more);

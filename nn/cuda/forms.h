@@ -13,9 +13,10 @@
  *     NAME_end(arguments, round, before, totals)
  *                                  what is made of the totals, which it may change for the next
  *
- * Both make NAME_run(), the function of a trp_kernel, which does all of it in order, and the shape
- * and body of a kernel. That of rounds is one block, whose threads add up what is theirs; these
- * sums are added in an order that follows from the number of threads alone. */
+ * Both make NAME_run(), the function of a trp_kernel, which does all of it in order (on a copy of
+ * the arguments, which a compiler sees no store change), and the shape and body of a kernel. That
+ * of rounds is one block, whose threads add up what is theirs; these sums are added in an order
+ * that follows from the number of threads alone. */
 #ifndef TRP_NN_CUDA_FORMS_H
 #define TRP_NN_CUDA_FORMS_H
 
@@ -36,10 +37,10 @@
     }                                                                                              \
     static inline void NAME##_run(void *arguments)                                                 \
     {                                                                                              \
-        const struct NAME##_arguments *a = (const struct NAME##_arguments *)arguments;             \
-        size_t count = NAME##_count(a);                                                            \
+        const struct NAME##_arguments a = *(const struct NAME##_arguments *)arguments;             \
+        size_t count = NAME##_count(&a);                                                           \
         for (size_t i = 0; i < count; i++)                                                         \
-            NAME##_each(a, i);                                                                     \
+            NAME##_each(&a, i);                                                                    \
     }
 
 enum {

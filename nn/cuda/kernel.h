@@ -8,7 +8,9 @@
  * in a header of its family under bodies/, and a line in its family's list:
  *     KERNEL(NAME)                     one of nn/'s own
  *     NAMED_KERNEL(NAME, "words")      the code of a trp_kernel, whose operands come with the call
- *     FITTING_KERNEL(NAME, "words")    the same, for arguments of which NAME_fits() is true
+ *     FITTING_KERNEL(NAME, "words", OTHER)
+ *                                      the same for arguments of which NAME_fits() is true, and
+ *                                      OTHER for all others
  *     FIRST_KERNEL(NAME, "words", NEXT) the same, and NEXT on the same arguments behind it
  * The list
  * makes it a __global__ function of libtroupe_cuda.so and a loop over the same index space for the
@@ -66,7 +68,8 @@ struct cuda_kernel {
     size_t (*reaches)(const void *arguments, struct kernel_reach reaches[KERNEL_REACHES_MAX]);
     void (*twin)(const void *arguments, const struct kernel_at *at, void *shared);
     void (*settle)(void *arguments);     /* zeroes what lies between the members */
-    bool (*fits)(const void *arguments); /* NULL: any; others are the host's */
+    bool (*fits)(const void *arguments); /* NULL: any */
+    const struct cuda_kernel *other;     /* for those that do not */
     const struct cuda_kernel *then; /* runs behind it, on the same arguments; NULL: that was all */
 };
 
@@ -98,8 +101,8 @@ KERNEL_BODY size_t thread_index(const struct kernel_at *at)
     return (size_t)at->block * at->threads + at->thread;
 }
 
-/* kernel_NAME, for the host. */
-#define MAKE_KERNEL(NAME, words, reaching, fitting, next)                                          \
+/* kernel_NAME, for the host, with more of its members. */
+#define MAKE_KERNEL(NAME, words, ...)                                                              \
     static struct kernel_shape NAME##_shape_of(const void *arguments)                              \
     {                                                                                              \
         return NAME##_shape(arguments);                                                            \
@@ -112,9 +115,11 @@ KERNEL_BODY size_t thread_index(const struct kernel_at *at)
     {                                                                                              \
         CLEAR_PADDING((struct NAME##_arguments *)arguments);                                       \
     }                                                                                              \
-    const struct cuda_kernel kernel_##NAME = {words,           sizeof(struct NAME##_arguments),    \
-                                              NAME##_shape_of, reaching,                           \
-                                              NAME##_twin,     NAME##_settle,                      \
-                                              fitting,         next};
+    const struct cuda_kernel kernel_##NAME = {.name = words,                                       \
+                                              .argument_bytes = sizeof(struct NAME##_arguments),   \
+                                              .shape = NAME##_shape_of,                            \
+                                              .twin = NAME##_twin,                                 \
+                                              .settle = NAME##_settle,                             \
+                                              __VA_ARGS__};
 
 #endif

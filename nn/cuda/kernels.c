@@ -17,15 +17,15 @@
     {                                                                                              \
         return NAME##_reaches(arguments, reaches);                                                 \
     }                                                                                              \
-    MAKE_KERNEL(NAME, #NAME, NAME##_reaches_of, NULL, NULL)
-#define NAMED_KERNEL(NAME, words) MAKE_KERNEL(NAME, words, NULL, NULL, NULL)
-#define FITTING_KERNEL(NAME, words)                                                                \
+    MAKE_KERNEL(NAME, #NAME, .reaches = NAME##_reaches_of)
+#define NAMED_KERNEL(NAME, words) MAKE_KERNEL(NAME, words, .then = NULL)
+#define FITTING_KERNEL(NAME, words, others)                                                        \
     static bool NAME##_fits_of(const void *arguments)                                              \
     {                                                                                              \
         return NAME##_fits(arguments);                                                             \
     }                                                                                              \
-    MAKE_KERNEL(NAME, words, NULL, NAME##_fits_of, NULL)
-#define FIRST_KERNEL(NAME, words, next) MAKE_KERNEL(NAME, words, NULL, NULL, &kernel_##next)
+    MAKE_KERNEL(NAME, words, .fits = NAME##_fits_of, .other = &kernel_##others)
+#define FIRST_KERNEL(NAME, words, next) MAKE_KERNEL(NAME, words, .then = &kernel_##next)
 #include "kernels_layers.def"
 #include "kernels_steps.def"
 #undef KERNEL
@@ -33,10 +33,10 @@
 #undef FITTING_KERNEL
 #undef FIRST_KERNEL
 
-#define KERNEL(NAME)                    &kernel_##NAME,
-#define NAMED_KERNEL(NAME, words)       KERNEL(NAME)
-#define FITTING_KERNEL(NAME, words)     KERNEL(NAME)
-#define FIRST_KERNEL(NAME, words, next) KERNEL(NAME)
+#define KERNEL(NAME)                        &kernel_##NAME,
+#define NAMED_KERNEL(NAME, words)           KERNEL(NAME)
+#define FITTING_KERNEL(NAME, words, others) KERNEL(NAME)
+#define FIRST_KERNEL(NAME, words, next)     KERNEL(NAME)
 const struct cuda_kernel *const nn_kernels[] = {
 #include "kernels_layers.def"
 #include "kernels_steps.def"

@@ -5,10 +5,10 @@
 #include "kernel.h"
 
 /* kernel_NAME of each. */
-#define KERNEL(NAME)                    extern const struct cuda_kernel kernel_##NAME;
-#define NAMED_KERNEL(NAME, words)       KERNEL(NAME)
-#define FITTING_KERNEL(NAME, words)     KERNEL(NAME)
-#define FIRST_KERNEL(NAME, words, next) KERNEL(NAME)
+#define KERNEL(NAME)                        extern const struct cuda_kernel kernel_##NAME;
+#define NAMED_KERNEL(NAME, words)           KERNEL(NAME)
+#define FITTING_KERNEL(NAME, words, others) KERNEL(NAME)
+#define FIRST_KERNEL(NAME, words, next)     KERNEL(NAME)
 #include "kernels_layers.def"
 #include "kernels_steps.def"
 #undef KERNEL

@@ -122,7 +122,7 @@ void work_run(struct cuda_list *list, const struct cuda_kernel *kernel, const tr
               size_t operand_count)
 {
     if (kernel && kernel->fits && !kernel->fits(arguments))
-        kernel = NULL;
+        kernel = kernel->other;
     if (!kernel)
         host_add(list, host, arguments, bytes, operands, operand_count);
     for (; kernel; kernel = kernel->then) {

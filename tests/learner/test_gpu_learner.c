@@ -29,6 +29,7 @@ AGENT(dqn_dueling,
 AGENT(dqn_c51, dqn(&(trp_dqn_options){.hidden = {16}, .loss = TRP_DQN_C51, .target_period = 3}))
 AGENT(dqn_quantile, dqn(&(trp_dqn_options){.hidden = {16}, .loss = TRP_DQN_QUANTILE}))
 AGENT(dqn_munchausen, dqn(&(trp_dqn_options){.hidden = {16}, .loss = TRP_DQN_MUNCHAUSEN}))
+AGENT(dqn_lamb, dqn(&(trp_dqn_options){.hidden = {16}, .optimizer = TRP_LAMB}))
 AGENT(dqn_frames, dqn(&(trp_dqn_options){.network = TRP_TORSO_IMPALA, .target_period = 3}))
 AGENT(r2d2, r2d2(&(trp_r2d2_options){
                 .hidden = {16}, .core_size = 8, .burn_in = 3, .trace = 4, .period = 4}))
@@ -53,6 +54,7 @@ static const struct agent_row rows[] = {
     {"dqn, c51", "CartPole-v1", dqn_c51_row},
     {"dqn, quantiles", "CartPole-v1", dqn_quantile_row},
     {"dqn, munchausen", "CartPole-v1", dqn_munchausen_row},
+    {"dqn, lamb", "CartPole-v1", dqn_lamb_row},
     {"dqn, frames", "Dots?frame_stack=2", dqn_frames_row},
     {"r2d2", "CartPole-v1", r2d2_row},
     {"ppo", "CartPole-v1", ppo_row},

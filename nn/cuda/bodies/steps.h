@@ -202,8 +202,7 @@ KERNEL_BODY void measure_parts_body(const struct measure_parts_arguments *a,
     decide(a->phases, isfinite(norm2) && !odd_watched, a->leaves_out, odd);
 }
 
-/* ---- steps: LAMB's norms are of whole tensors and in double, and stay with the host
- * -------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 KERNEL_BODY bool phase_step_fits(const struct phase_step_arguments *a)
 {
@@ -251,6 +250,79 @@ KERNEL_BODY void phase_step_body(const struct phase_step_arguments *a, const str
         rmsprop_at_cuda(job, i);
     else
         adam_at_cuda(job, i);
+}
+
+/* ---- LAMB's: the sums of a tensor's parts, in their order, say how far it goes ----------------
+ */
+
+#define lamb_measure_arguments phase_step_arguments
+#define lamb_step_arguments    phase_step_arguments
+
+enum { LAMB_BLOCKS = TRP_PHASE_PARTS / 2 }; /* two sums each */
+
+struct lamb_memory {
+    struct step_job job;
+    double sums[2][KERNEL_THREADS];
+};
+
+KERNEL_BODY uint32_t lamb_blocks(const struct phase_step_arguments *a)
+{
+    size_t blocks = (a->count + KERNEL_THREADS - 1) / KERNEL_THREADS;
+    return blocks < LAMB_BLOCKS ? (uint32_t)blocks : (uint32_t)LAMB_BLOCKS;
+}
+
+static inline struct kernel_shape lamb_measure_shape(const struct phase_step_arguments *a)
+{
+    struct kernel_shape shape = {a->count > 0 ? lamb_blocks(a) : 1, KERNEL_THREADS, 3,
+                                 sizeof(struct lamb_memory)};
+    return shape;
+}
+
+KERNEL_BODY void lamb_measure_body(const struct phase_step_arguments *a, const struct kernel_at *at,
+                                   void *shared)
+{
+    struct lamb_memory *memory = (struct lamb_memory *)shared;
+    double sums[2] = {0, 0};
+    size_t step = (size_t)at->blocks * at->threads;
+    if (a->phases->skipped)
+        return;
+    if (at->phase == 0 && at->thread == 0)
+        memory->job = job_of_phase(a);
+    if (at->phase == 1) {
+        for (size_t i = thread_index(at); i < a->count; i += step)
+            lamb_means_at_cuda(&memory->job, i, sums);
+        memory->sums[0][at->thread] = sums[0];
+        memory->sums[1][at->thread] = sums[1];
+    }
+    if (at->phase == 2 && at->thread < 2)
+        a->phases->parts[2 * at->block + at->thread] =
+            measured_total(memory->sums[at->thread], at->threads);
+}
+
+static inline struct kernel_shape lamb_step_shape(const struct phase_step_arguments *a)
+{
+    return phase_step_shape(a);
+}
+
+KERNEL_BODY void lamb_step_body(const struct phase_step_arguments *a, const struct kernel_at *at,
+                                void *shared)
+{
+    struct step_job *job = (struct step_job *)shared;
+    const double *parts = a->phases->parts;
+    double norms2[2] = {0, 0};
+    size_t i = thread_index(at);
+    if (a->phases->skipped)
+        return;
+    if (at->phase == 1 && i < a->count)
+        lamb_at_cuda(job, i);
+    if (at->phase == 1 || at->thread > 0)
+        return;
+    for (uint32_t block = 0; block < lamb_blocks(a); block++) {
+        norms2[0] += parts[2 * block];
+        norms2[1] += parts[2 * block + 1];
+    }
+    *job = job_of_phase(a);
+    job->rate = trusted_rate(job->rate, norms2[0], norms2[1]);
 }
 
 static inline struct kernel_shape phase_end_shape(const struct phase_end_arguments *a)

@@ -7,7 +7,7 @@ struct module_kernel {
     const void *function;
 };
 
-/* Those of nn/, of agents/ (kernels_agents.def) and of learner/collective/ (kernels_learner.def);
+/* Those of nn/, of agents/ (kernels_agents.def) and of learner/ (kernels_learner.def);
  * the last one has no name. */
 #ifdef __cplusplus
 extern "C" const struct module_kernel module_kernels[], agents_module_kernels[],

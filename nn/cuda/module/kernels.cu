@@ -10,10 +10,10 @@
 
 #include "nn/cuda/module/entry.h"
 
-#define KERNEL(NAME)                    KERNEL_ENTRY(NAME)
-#define NAMED_KERNEL(NAME, words)       KERNEL_ENTRY(NAME)
-#define FITTING_KERNEL(NAME, words)     KERNEL_ENTRY(NAME)
-#define FIRST_KERNEL(NAME, words, next) KERNEL_ENTRY(NAME)
+#define KERNEL(NAME)                        KERNEL_ENTRY(NAME)
+#define NAMED_KERNEL(NAME, words)           KERNEL_ENTRY(NAME)
+#define FITTING_KERNEL(NAME, words, others) KERNEL_ENTRY(NAME)
+#define FIRST_KERNEL(NAME, words, next)     KERNEL_ENTRY(NAME)
 #include "nn/cuda/kernels_layers.def"
 #include "nn/cuda/kernels_steps.def"
 #undef KERNEL
@@ -21,10 +21,10 @@
 #undef FITTING_KERNEL
 #undef FIRST_KERNEL
 
-#define KERNEL(NAME)                    NAMED_KERNEL(NAME, #NAME)
-#define NAMED_KERNEL(NAME, words)       {words, (const void *)NAME##_entry},
-#define FITTING_KERNEL(NAME, words)     NAMED_KERNEL(NAME, words)
-#define FIRST_KERNEL(NAME, words, next) NAMED_KERNEL(NAME, words)
+#define KERNEL(NAME)                        NAMED_KERNEL(NAME, #NAME)
+#define NAMED_KERNEL(NAME, words)           {words, (const void *)NAME##_entry},
+#define FITTING_KERNEL(NAME, words, others) NAMED_KERNEL(NAME, words)
+#define FIRST_KERNEL(NAME, words, next)     NAMED_KERNEL(NAME, words)
 extern "C" const struct module_kernel module_kernels[] = {
 #include "nn/cuda/kernels_layers.def"
 #include "nn/cuda/kernels_steps.def"

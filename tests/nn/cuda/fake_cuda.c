@@ -13,10 +13,10 @@
 struct fake_cuda fake_cuda;
 
 /* A kernel's code is what the host knows of it. */
-#define KERNEL(NAME)                    {#NAME, &kernel_##NAME},
-#define NAMED_KERNEL(NAME, words)       {words, &kernel_##NAME},
-#define FITTING_KERNEL(NAME, words)     NAMED_KERNEL(NAME, words)
-#define FIRST_KERNEL(NAME, words, next) NAMED_KERNEL(NAME, words)
+#define KERNEL(NAME)                        {#NAME, &kernel_##NAME},
+#define NAMED_KERNEL(NAME, words)           {words, &kernel_##NAME},
+#define FITTING_KERNEL(NAME, words, others) NAMED_KERNEL(NAME, words)
+#define FIRST_KERNEL(NAME, words, next)     NAMED_KERNEL(NAME, words)
 const struct module_kernel module_kernels[] = {
 #include "nn/cuda/kernels_layers.def"
 #include "nn/cuda/kernels_steps.def"
@@ -32,11 +32,11 @@ const struct module_kernel agents_module_kernels[] = {
     {NULL, NULL}};
 #undef NAMED_KERNEL
 #define NAMED_KERNEL(NAME, words) extern const struct cuda_kernel kernel_##NAME;
-#include "learner/collective/kernels_learner.def"
+#include "learner/kernels_learner.def"
 #undef NAMED_KERNEL
 #define NAMED_KERNEL(NAME, words) {words, &kernel_##NAME},
 const struct module_kernel learner_module_kernels[] = {
-#include "learner/collective/kernels_learner.def"
+#include "learner/kernels_learner.def"
     {NULL, NULL}};
 
 enum { WORKS = 1 << 15, BEFORE = 40, STREAMS = 64, READY = 64 };

@@ -2,6 +2,8 @@
  * refused where a number is not finite. */
 #include <troupe/optimizer.h>
 
+#include "nn/backend.h"
+#include "nn/optimizer.h"
 #include "real_gpu.h"
 #include "twin_machine.h"
 
@@ -137,10 +139,12 @@ static void check_steps(const trp_optimizer *optimizer, size_t count)
         free(grads);
     }
     assert_same(&both->there, &both->here, !gpu && optimizer->max_norm == 0);
+    assert_int_equal(both->twin.machine.host_works, 0);
     free(params);
     both_destroy(both);
 }
 
+/* LAMB's ratio is of sums in double, in another order, which are the same when they are floats. */
 static void every_optimizer_makes_the_bits_of_the_host(void **state)
 {
     static const trp_optimizer optimizers[] = {
@@ -158,6 +162,59 @@ static void every_optimizer_makes_the_bits_of_the_host(void **state)
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
         for (size_t k = 0; k < SIZES; k++)
             check_steps(&optimizers[i], sizes[k]);
+}
+
+/* A vector of one learner in double, stepped by the reference. */
+static void step_in_double(const trp_optimizer *optimizer, uint64_t step, size_t count,
+                           const float *grads, double *const *vectors)
+{
+    for (size_t i = 0; i < count; i++)
+        vectors[1][i] = (double)grads[i];
+    struct optimizer_range range = {.params = vectors[0],
+                                    .grads = vectors[1],
+                                    .state = {vectors[2], vectors[3]},
+                                    .count = count,
+                                    .scale = 1};
+    optimizer_run(backend_ref_f64.step, optimizer, step, &range);
+}
+
+/* Tensors that are a part of one block, and those of many rounds of all blocks. */
+static void lamb_is_float64s_but_for_rounding(void **state)
+{
+    static const trp_optimizer lamb = {
+        .kind = TRP_LAMB, .learning_rate = 0.01, .weight_decay = 0.1};
+    (void)state;
+    for (size_t i = 0; i < SIZES; i++) {
+        size_t count = sizes[i];
+        struct both *both = both_create(count);
+        double *vectors[4];
+        trp_rng rng;
+        trp_rng_init(&rng, count, 2);
+        float *params = random_floats(&rng, count, 1);
+        for (size_t k = 0; k < 4; k++)
+            vectors[k] = xcalloc(count, sizeof(double));
+        for (size_t k = 0; k < count; k++)
+            vectors[0][k] = (double)params[k];
+        put(&both->there, both->there.params, params, count);
+        for (uint64_t step = 1; step <= 10; step++) {
+            float *grads = random_floats(&rng, count, 1);
+            phase(&both->there, &lamb, grads);
+            step_in_double(&lamb, step, count, grads, vectors);
+            fetch(&both->there, params, both->there.params, count * sizeof *params);
+            free(grads);
+        }
+        double apart = 0, all = 0;
+        for (size_t k = 0; k < count; k++) {
+            apart += pow((double)params[k] - vectors[0][k], 2);
+            all += vectors[0][k] * vectors[0][k];
+        }
+        if (!(sqrt(apart) <= 1e-5 * sqrt(all)))
+            fail_msg("%zu parameters are %g off, of %g", count, sqrt(apart), sqrt(all));
+        for (size_t k = 0; k < 4; k++)
+            free(vectors[k]);
+        free(params);
+        both_destroy(both);
+    }
 }
 
 static void a_number_that_is_not_finite_is_found_by_its_place(void **state)
@@ -250,6 +307,7 @@ static void phases_on_a_gpu_are_those_of_the_host(void **state)
 {
     gpu = real_gpu();
     every_optimizer_makes_the_bits_of_the_host(state);
+    lamb_is_float64s_but_for_rounding(state);
     a_number_that_is_not_finite_is_found_by_its_place(state);
     ranges_of_several_learners_are_measured_alike(state);
     targets_follow_as_on_the_host(state);
@@ -259,6 +317,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_optimizer_makes_the_bits_of_the_host),
+        cmocka_unit_test(lamb_is_float64s_but_for_rounding),
         cmocka_unit_test(a_number_that_is_not_finite_is_found_by_its_place),
         cmocka_unit_test(ranges_of_several_learners_are_measured_alike),
         cmocka_unit_test(targets_follow_as_on_the_host),

@@ -1,5 +1,6 @@
 /* The kernels of learner/, for a GPU. */
-#include "sum_kernel.h"
+#include "learner/collective/sum_kernel.h"
+#include "learner/modes/kernels.h"
 
 #include "nn/cuda/module/entry.h"
 

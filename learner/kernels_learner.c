@@ -1,10 +1,11 @@
 /* The kernels of learner/ that a GPU has code for, as the host knows them. */
-#include "sum_kernel.h"
+#include "learner/collective/sum_kernel.h"
+#include "learner/modes/kernels.h"
 #include "nn/cuda/module/code.h"
 
 #define NAMED_KERNEL(NAME, words)                                                                  \
     extern const struct cuda_kernel kernel_##NAME;                                                 \
-    MAKE_KERNEL(NAME, words, NULL, NULL, NULL)
+    MAKE_KERNEL(NAME, words, .then = NULL)
 #include "kernels_learner.def"
 #undef NAMED_KERNEL
 

@@ -27,12 +27,9 @@ struct actor_critic_policy {
 
 static trp_status say(struct actor_critic_policy *policy, const trp_act *act)
 {
-    trp_net_rows rows = {.rows = act->rows,
-                         .inputs = {act->observations[0]},
-                         .state = policy->core.states,
-                         .end_state = policy->core.states};
+    trp_net_rows rows = {.state = policy->core.states, .end_state = policy->core.states};
     actor_critic_outputs_of(&policy->outputs, rows.outputs);
-    return policy_net_say(&policy->net, &rows);
+    return policy_net_say(&policy->net, act, &rows);
 }
 
 /* An environment gets what lies between its bounds; how probable it is, is said of the sample. */

@@ -28,9 +28,7 @@ static void add_noise(const struct control_policy *policy, const trp_act *act, f
 static trp_status act_deterministic(struct control_policy *policy, const trp_act *act)
 {
     float *actions = act->actions;
-    TRP_TRY(policy_net_say(&policy->net, &(trp_net_rows){.rows = act->rows,
-                                                         .inputs = {act->observations[0]},
-                                                         .outputs = {actions}}));
+    TRP_TRY(policy_net_say(&policy->net, act, &(trp_net_rows){.outputs = {actions}}));
     if (!policy->place.greedy && policy->control.noise > 0)
         add_noise(policy, act, actions);
     box_stretch(&policy->box, act->rows, actions);
@@ -39,10 +37,8 @@ static trp_status act_deterministic(struct control_policy *policy, const trp_act
 
 static trp_status act_gaussian(struct control_policy *policy, const trp_act *act)
 {
-    TRP_TRY(
-        policy_net_say(&policy->net, &(trp_net_rows){.rows = act->rows,
-                                                     .inputs = {act->observations[0]},
-                                                     .outputs = {policy->mean, policy->log_std}}));
+    TRP_TRY(policy_net_say(&policy->net, act,
+                           &(trp_net_rows){.outputs = {policy->mean, policy->log_std}}));
     trp_gaussian says = control_gaussian(policy->control.kind, act->rows, policy->box.size,
                                          policy->mean, policy->log_std);
     if (says.squashed) {

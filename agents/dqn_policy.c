@@ -37,9 +37,7 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
         return TRP_OK;
     if (!policy->place.greedy)
         policy_net_resample(&policy->net, act->rng);
-    TRP_TRY(policy_net_say(&policy->net, &(trp_net_rows){.rows = act->rows,
-                                                         .inputs = {act->observations[0]},
-                                                         .outputs = {policy->said}}));
+    TRP_TRY(policy_net_say(&policy->net, act, &(trp_net_rows){.outputs = {policy->said}}));
     const float *values = dqn_values(&policy->options, (size_t)act->rows * policy->outputs,
                                      policy->said, policy->values);
     exploration_finish(act, policy->outputs, values);

@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "room.h"
+#include "frame_ring.h"
 
 struct policy_net_there {
     trp_queue *queue;
     struct room room;
+    struct frame_ring ring;
     size_t input_bytes, state_bytes; /* of a row, like: */
     size_t output_bytes[TRP_NET_OUTPUTS_MAX];
     uint32_t output_count;
@@ -35,6 +36,8 @@ static trp_status make_there(struct policy_net *net, const struct policy_net_opt
     TRP_TRY(trp_queue_create(&there->queue, there->room.device));
     TRP_TRY(room_add(&there->room, net->param_count * sizeof(float), &there->params));
     TRP_TRY(room_add(&there->room, rows * there->input_bytes, &there->input));
+    TRP_TRY(frame_ring_create(&there->ring, &there->room, torso_stacks(options->env), net->rows,
+                              options->place->slots ? options->place->slots : net->rows));
     TRP_TRY(room_add(&there->room, rows * torso_pixels_bytes(&net->image), &there->pixels));
     TRP_TRY(room_add(&there->room, rows * there->state_bytes, &there->states));
     for (uint32_t i = 0; i < there->output_count; i++) {
@@ -75,6 +78,7 @@ void policy_net_cleanup(struct policy_net *net)
 {
     trp_net_destroy(net->net);
     if (net->there) {
+        frame_ring_cleanup(&net->there->ring);
         trp_queue_destroy(net->there->queue);
         room_free(&net->there->room);
     }
@@ -111,14 +115,18 @@ void policy_net_resample(struct policy_net *net, trp_rng *rng)
     trp_net_resample(net->net, net->there ? net->there->queue : NULL, rng);
 }
 
-trp_status policy_net_say_there(struct policy_net *net, const trp_net_rows *rows)
+trp_status policy_net_say_there(struct policy_net *net, const trp_act *act,
+                                const trp_net_rows *rows)
 {
     struct policy_net_there *there = net->there;
     trp_queue *queue = there->queue;
-    size_t count = rows->rows;
-    trp_net_rows pass = {.rows = rows->rows, .queue = queue};
-    trp_queue_copy(queue, there->input, rows->inputs[0], count * there->input_bytes);
-    pass.inputs[0] = torso_pixels_on(queue, &net->image, rows->rows, there->input, there->pixels);
+    size_t count = act->rows;
+    trp_net_rows pass = {.rows = act->rows, .queue = queue};
+    if (there->ring.stacks.frames > 0)
+        frame_ring_put(&there->ring, queue, act, there->input);
+    else
+        trp_queue_copy(queue, there->input, act->observations[0], count * there->input_bytes);
+    pass.inputs[0] = torso_pixels_on(queue, &net->image, act->rows, there->input, there->pixels);
     if (rows->state) {
         trp_queue_copy(queue, there->states, rows->state, count * there->state_bytes);
         pass.state = pass.end_state = there->states;

@@ -1,5 +1,6 @@
 /* The network of a policy, which only runs forward: on the CPU, or on a device, to which the rows
- * of a call are copied, all at once, and from which comes what it says of them. */
+ * of a call are copied, all at once, of stacked frames those that it has not (frame_ring.h), and
+ * from which comes what it says of them. */
 #ifndef TRP_AGENTS_POLICY_NET_H
 #define TRP_AGENTS_POLICY_NET_H
 
@@ -48,16 +49,20 @@ TRP_MUST_USE trp_status policy_net_check(const struct policy_net *net, const trp
 /* Draws new noise for its noisy layers, of which there may be none. */
 void policy_net_resample(struct policy_net *net, trp_rng *rng);
 
-trp_status policy_net_say_there(struct policy_net *net, const trp_net_rows *rows);
+trp_status policy_net_say_there(struct policy_net *net, const trp_act *act,
+                                const trp_net_rows *rows);
 
-/* trp_net_forward() with one input, observations, all outputs, and no steps; all memory is the
- * host's. Fails as trp_queue_sync(): never on a host. */
-TRP_MUST_USE static inline trp_status policy_net_say(struct policy_net *net, trp_net_rows *rows)
+/* trp_net_forward() of a call's rows and observations, with all outputs, and no steps; all memory
+ * is the host's. Fails as trp_queue_sync(): never on a host. */
+TRP_MUST_USE static inline trp_status policy_net_say(struct policy_net *net, const trp_act *act,
+                                                     trp_net_rows *rows)
 {
     if (net->there)
-        return policy_net_say_there(net, rows);
+        return policy_net_say_there(net, act, rows);
+    rows->rows = act->rows;
+    rows->inputs[0] = act->observations[0];
     if (net->pixels)
-        rows->inputs[0] = torso_pixels(&net->image, rows->rows, rows->inputs[0], net->pixels);
+        rows->inputs[0] = torso_pixels(&net->image, act->rows, act->observations[0], net->pixels);
     trp_net_forward(net->net, net->params, rows);
     return TRP_OK;
 }

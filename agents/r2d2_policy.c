@@ -41,11 +41,10 @@ static trp_status r2d2_policy_act(trp_policy *base, const trp_act *act)
     core_slots_recall(&policy->core, act);
     if (act->extras)
         write_r2d2_extras(policy, act);
-    TRP_TRY(policy_net_say(&policy->net, &(trp_net_rows){.rows = act->rows,
-                                                         .inputs = {act->observations[0]},
-                                                         .outputs = {policy->values},
-                                                         .state = policy->core.states,
-                                                         .end_state = policy->core.states}));
+    TRP_TRY(policy_net_say(&policy->net, act,
+                           &(trp_net_rows){.outputs = {policy->values},
+                                           .state = policy->core.states,
+                                           .end_state = policy->core.states}));
     core_slots_keep(&policy->core, act);
     exploration_draw(r2d2_epsilon(base, act->steps), act, policy->outputs);
     exploration_finish(act, policy->outputs, policy->values);

@@ -42,6 +42,47 @@ static const trp_env_impl still_impl = {
     .observe = still_observe,
 };
 
+/* Frames that differ from step to step, and episodes of different lengths. */
+struct marching {
+    uint32_t step, steps, noise;
+};
+
+static trp_status marching_reset(void *state, trp_rng *rng)
+{
+    struct marching *marching = state;
+    *marching = (struct marching){.steps = 3 + (uint32_t)trp_rng_below(rng, 12),
+                                  .noise = (uint32_t)trp_rng_below(rng, 1 << 16)};
+    return TRP_OK;
+}
+
+static trp_status marching_step(void *state, trp_rng *rng, const void *action,
+                                trp_env_outcome *outcome)
+{
+    struct marching *marching = state;
+    (void)rng;
+    outcome->reward = (float)*(const int32_t *)action;
+    outcome->terminated = ++marching->step == marching->steps;
+    return TRP_OK;
+}
+
+static void marching_observe(const void *state, void *const *observations)
+{
+    const struct marching *marching = state;
+    uint32_t noise = marching->noise + marching->step * 2654435761U;
+    for (size_t i = 0; i < 8 * 9 * 2; i++)
+        ((uint8_t *)observations[0])[i] = (uint8_t)((noise = noise * 1664525 + 1013904223) >> 24);
+}
+
+static const trp_env_impl marching_impl = {
+    .spec = {.name = "Marching",
+             .observations = {{.dtype = TRP_UINT8, .rank = 3, .shape = {8, 9, 2}}},
+             .action_count = 3},
+    .state_bytes = sizeof(struct marching),
+    .reset = marching_reset,
+    .step = marching_step,
+    .observe = marching_observe,
+};
+
 /* ---- agents ---------------------------------------------------------------------------------- */
 
 struct policy_row {
@@ -242,22 +283,204 @@ static void policies_on_kernels_of_a_gpu_differ_by_rounding_alone(void **state)
     assert_true(twin.machine.launches > 0); /* rows of a number that was met are a graph */
 }
 
+/* ---- stacked frames ----------------------------------------------------------------------------
+ */
+
+enum { SLOTS = 2 * ROWS, STACK = 3, FRAME = 8 * 9 * 2, STACKED = STACK * FRAME };
+
+/* Copies of an environment, whose stacks move on by frames that nobody has seen. */
+struct stacks {
+    trp_rng rng;
+    uint8_t bytes[SLOTS][STACKED];
+    uint32_t fresh[SLOTS]; /* frames that are new since it was acted on */
+};
+
+static void draw_frame(struct stacks *stacks, uint8_t *frame)
+{
+    for (size_t i = 0; i < FRAME; i++)
+        frame[i] = (uint8_t)trp_rng_below(&stacks->rng, 256);
+}
+
+static void begin_stack(struct stacks *stacks, uint32_t slot)
+{
+    uint8_t *stack = stacks->bytes[slot];
+    draw_frame(stacks, stack);
+    for (size_t i = 1; i < STACK; i++)
+        memcpy(stack + i * FRAME, stack, FRAME);
+    stacks->fresh[slot] = 1;
+}
+
+static void move_stack(struct stacks *stacks, uint32_t slot)
+{
+    uint8_t *stack = stacks->bytes[slot];
+    memmove(stack, stack + FRAME, STACKED - FRAME);
+    draw_frame(stacks, stack + STACKED - FRAME);
+    if (stacks->fresh[slot] < STACK)
+        stacks->fresh[slot]++;
+}
+
+/* Acts on slots, up to ROWS of them; returns how many frames were new. */
+static uint32_t act_on_stacks(struct acting *acting, struct stacks *stacks, const uint32_t *slots,
+                              uint32_t count)
+{
+    uint8_t rows_of[ROWS][STACKED];
+    bool first[ROWS] = {false};
+    float rewards[ROWS] = {0};
+    int32_t last_actions[ROWS] = {0};
+    uint32_t fresh = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(rows_of[i], stacks->bytes[slots[i]], STACKED);
+        fresh += stacks->fresh[slots[i]];
+    }
+    trp_act act = {.rows = count,
+                   .slots = slots,
+                   .observations = (const void *[]){rows_of},
+                   .first = first,
+                   .rewards = rewards,
+                   .last_actions = last_actions,
+                   .rng = &acting->rng,
+                   .actions = acting->actions,
+                   .extras = acting->extras};
+    OR_FAIL(acting->policy->impl->act(acting->policy, &act));
+    return fresh;
+}
+
+/* One step of all that has to do with what a frame ring knows: some slots rest, some begin anew,
+ * some get more frames than one, or all. */
+static uint32_t pick_slots(struct stacks *stacks, uint32_t slots[ROWS])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        uint32_t slot = (uint32_t)trp_rng_below(&stacks->rng, SLOTS), k = 0;
+        uint64_t what = trp_rng_below(&stacks->rng, 8);
+        while (k < count && slots[k] != slot)
+            k++;
+        if (k < count || count == ROWS)
+            continue;
+        if (what == 0)
+            begin_stack(stacks, slot);
+        for (uint64_t moves = what < 5 ? what % 4 : STACK; what > 0 && moves > 0; moves--)
+            move_stack(stacks, slot);
+        slots[count++] = slot;
+    }
+    return count;
+}
+
+static const struct policy_row *row_named(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(rows[i].name, name) != 0)
+        i++;
+    return &rows[i];
+}
+
+/* Two policies see the same; what they say is the same bits, or differs by rounding. */
+struct pair {
+    struct acting here, there;
+    struct stacks stacks;
+    size_t said; /* the extra that is looked at */
+    bool exact;
+};
+
+static void pair_begin(struct pair *pair, trp_device *device, bool exact)
+{
+    const struct policy_row *row = row_named("ppo, frames");
+    *pair = (struct pair){.exact = exact};
+    trp_rng_init(&pair->stacks.rng, 6, 0);
+    acting_begin(&pair->here, row, NULL, true);
+    acting_begin(&pair->there, row, device, true);
+    pair->said = trp_columns_find(&pair->here.policy->extras, "log_prob");
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        begin_stack(&pair->stacks, slot);
+}
+
+static void pair_end(struct pair *pair)
+{
+    acting_end(&pair->there);
+    acting_end(&pair->here);
+}
+
+static uint32_t pair_act(struct pair *pair, const uint32_t *slots, uint32_t count)
+{
+    act_on_stacks(&pair->here, &pair->stacks, slots, count);
+    uint32_t fresh = act_on_stacks(&pair->there, &pair->stacks, slots, count);
+    for (uint32_t i = 0; i < count; i++)
+        pair->stacks.fresh[slots[i]] = 0;
+    if (pair->exact)
+        assert_memory_equal(pair->there.extras[pair->said], pair->here.extras[pair->said],
+                            count * sizeof(float));
+    else
+        assert_close(pair->there.extras[pair->said], pair->here.extras[pair->said], count, 1e-5,
+                     "stacks");
+    return fresh;
+}
+
+static void check_any_stacks(trp_device *device, bool exact, uint32_t calls)
+{
+    struct pair pair;
+    uint32_t slots[ROWS];
+    pair_begin(&pair, device, exact);
+    for (uint32_t call = 0; call < calls; call++) {
+        uint32_t count = pick_slots(&pair.stacks, slots);
+        pair_act(&pair, slots, count);
+    }
+    pair_end(&pair);
+}
+
+static void whatever_moves_a_stack_the_device_has_its_bytes(void **state)
+{
+    (void)state;
+    struct late_device *late = late_create(3);
+    struct twin_device *twin = xcalloc(1, sizeof *twin);
+    trp_device *device = twin_device_init(twin, 3);
+    twin->machine.more = find_agents_kernel;
+    check_any_stacks(&late->base, true, 400);
+    check_any_stacks(device, false, 12);
+    late_destroy(late);
+    free(twin);
+}
+
+/* Slots by turns, as copies of an environment are: each frame goes once, with where frames are. */
+static void a_frame_goes_to_the_device_once(void **state)
+{
+    (void)state;
+    struct pair pair;
+    struct late_device *late = late_create(5);
+    pair_begin(&pair, &late->base, true);
+    for (uint32_t call = 0; call < 60; call++) {
+        uint32_t slots[ROWS], count = ROWS - call % 2;
+        for (uint32_t i = 0; i < count; i++) {
+            slots[i] = (call * ROWS + i) % SLOTS;
+            if (call > 1 && (call + i) % 7 == 0)
+                begin_stack(&pair.stacks, slots[i]);
+            else if (call > 1)
+                move_stack(&pair.stacks, slots[i]);
+        }
+        uint64_t before = late->uploaded;
+        uint32_t fresh = pair_act(&pair, slots, count);
+        assert_int_equal(late->uploaded - before, fresh * FRAME + count * STACK * sizeof(int32_t));
+    }
+    pair_end(&pair);
+    late_destroy(late);
+}
+
 static void policies_on_this_machines_gpu_differ_by_rounding_alone(void **state)
 {
     (void)state;
     trp_device *device = real_gpu();
-    if (device)
+    if (device) {
         check_all_rounding(device);
+        check_any_stacks(device, false, 100);
+    }
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 enum { COPIES = 16 };
 
-static trp_status evaluate_on(trp_device *device, double returns[2 * COPIES],
-                              trp_evaluation *result)
+static trp_status evaluate_on(const struct policy_row *row, trp_device *device,
+                              double returns[2 * COPIES], trp_evaluation *result)
 {
-    const struct policy_row *row = &rows[0];
     struct acting acting;
     trp_policy *policy;
     trp_agent agent = row->agent();
@@ -289,10 +512,37 @@ static void evaluations_send_all_copies_at_once(void **state)
     double here[2 * COPIES], there[2 * COPIES];
     trp_evaluation result;
     struct late_device *late = late_create(1);
-    OR_FAIL(evaluate_on(NULL, here, &result));
-    OR_FAIL(evaluate_on(&late->base, there, &result));
+    OR_FAIL(evaluate_on(&rows[0], NULL, here, &result));
+    OR_FAIL(evaluate_on(&rows[0], &late->base, there, &result));
     assert_memory_equal(here, there, sizeof here);
     assert_true(late->syncs < result.steps / (COPIES / 2));
+    late_destroy(late);
+}
+
+static size_t loaded_bytes(const struct policy_row *row)
+{
+    struct acting acting;
+    acting_begin(&acting, row, NULL, true);
+    size_t bytes = acting.policy->param_count * sizeof(float);
+    acting_end(&acting);
+    return bytes;
+}
+
+/* Of whole episodes: a frame of each copy and step, and where the others are. */
+static void evaluations_send_frames_once(void **state)
+{
+    (void)state;
+    double here[2 * COPIES], there[2 * COPIES];
+    trp_evaluation result;
+    struct late_device *late = late_create(2);
+    struct policy_row row = *row_named("ppo, frames");
+    row.env = "Marching?frame_stack=3";
+    OR_FAIL(evaluate_on(&row, NULL, here, &result));
+    OR_FAIL(evaluate_on(&row, &late->base, there, &result));
+    assert_memory_equal(here, there, sizeof here);
+    uint64_t frames = (late->syncs - 1) * COPIES; /* one is for the parameters */
+    assert_int_equal(late->uploaded,
+                     frames * (FRAME + STACK * sizeof(int32_t)) + loaded_bytes(&row));
     late_destroy(late);
 }
 
@@ -303,7 +553,7 @@ static void a_device_that_is_lost_ends_what_acts_on_it_by_name(void **state)
     trp_evaluation result;
     struct late_device *late = late_create(1);
     late->lost_at = 40;
-    assert_int_equal(evaluate_on(&late->base, returns, &result), TRP_UNAVAILABLE);
+    assert_int_equal(evaluate_on(&rows[0], &late->base, returns, &result), TRP_UNAVAILABLE);
     assert_non_null(strstr(trp_last_error(), "device late is lost"));
     late_destroy(late);
 }
@@ -339,13 +589,16 @@ static void a_policy_that_knows_no_devices_is_refused_by_name(void **state)
 
 int main(void)
 {
-    if (trp_env_register(&still_impl) != TRP_OK)
+    if (trp_env_register(&still_impl) != TRP_OK || trp_env_register(&marching_impl) != TRP_OK)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_on_a_device_do_what_they_do_on_the_cpu),
         cmocka_unit_test(policies_on_kernels_of_a_gpu_differ_by_rounding_alone),
         cmocka_unit_test(policies_on_this_machines_gpu_differ_by_rounding_alone),
+        cmocka_unit_test(whatever_moves_a_stack_the_device_has_its_bytes),
+        cmocka_unit_test(a_frame_goes_to_the_device_once),
         cmocka_unit_test(evaluations_send_all_copies_at_once),
+        cmocka_unit_test(evaluations_send_frames_once),
         cmocka_unit_test(a_device_that_is_lost_ends_what_acts_on_it_by_name),
         cmocka_unit_test(a_policy_that_knows_no_devices_is_refused_by_name),
     };

@@ -73,6 +73,7 @@ struct late_device {
     uint64_t host[LATE_QUEUES]; /* what the host waited for */
     trp_rng rng;
     uint64_t syncs, early; /* waits so far; operations done before anybody waited for them */
+    uint64_t uploaded;     /* bytes copied from the host */
     uint64_t lost_at;      /* the device is lost when it has done so many; 0: never */
     uint64_t total;
     bool lost;
@@ -313,6 +314,9 @@ static inline void late_copy(trp_queue *queue, void *to, const void *from, size_
     struct late_op *op = late_op(LATE_COPY);
     late_touch(op, to, bytes, true);
     late_touch(op, from, bytes, false);
+    struct late_device *late = (struct late_device *)queue->device;
+    bool goes_up = late_find(late, from) == LATE_ALLOCATIONS;
+    late->uploaded += goes_up && late_find(late, to) < LATE_ALLOCATIONS ? bytes : 0;
     if (bytes > 0)
         late_put(queue, op);
     else

@@ -7,6 +7,7 @@ BEGIN {
     if (output == "json") printf "["
     else printf "%-84s %12s %-10s %12s %6s  %-28s %12s %7s\n", "case", "measured", "unit", "ceiling", "share", "ceiling is", "peer", "ratio"
 }
+NF == 2 && output != "json" { printf "%-84s %s\n", $1, $2; fflush() } # skipped, and why
 NF >= 3 {
     share = $4 > 0 ? sprintf("%.0f%%", 100 * ratio($2, $4, $3)) : "-"
     times = $6 > 0 ? sprintf("%.2fx", ratio($2, $6, $3)) : "-"

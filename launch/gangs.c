@@ -244,11 +244,16 @@ void gangs_over(struct run *run, const struct run_node *node, uint64_t number)
 /* ---- the end of a member ----------------------------------------------------------------- */
 
 /* Told the same again, one that refused what it is told does so again. */
+static bool refuses(const struct run_node *node)
+{
+    return node->code == TRP_INVALID_ARGUMENT;
+}
+
 static bool can_restart(const struct run_node *node)
 {
     const trp_learner_options *options = &node->group->options.learner;
     return options->on_failure == TRP_ON_FAILURE_CONTINUE && node->restarts < options->restarts &&
-           node->code != TRP_INVALID_ARGUMENT;
+           !refuses(node);
 }
 
 /* False: that is not possible. */
@@ -274,12 +279,19 @@ static void restart_member(struct run *run, struct run_gang *gang, struct run_no
         trp_gang_left(gang->gang, node->index, trp_last_error());
 }
 
-/* Learners try to reach it until it is back: what it answered it has kept. Threads of a process end
- * together. */
-static bool restart_server(struct run *run, struct run_node *node)
+/* Of a server, which has kept what it answered, and which learners try to reach until it is back;
+ * threads of a process end together. Of an actor, whom nobody waits for. */
+static uint32_t restarts_alone(const struct run *run, const struct node_group *group)
 {
-    if (run->phase != RUNNING || run->options->mode == LAUNCH_THREADS ||
-        node->restarts >= node->group->options.server.restarts)
+    if (group->kind == NODE_ACTOR)
+        return group->options.actor.restarts;
+    return run->options->mode == LAUNCH_THREADS ? 0 : group->options.server.restarts;
+}
+
+static bool restart_alone(struct run *run, struct run_node *node)
+{
+    if (run->phase != RUNNING || refuses(node) ||
+        node->restarts >= restarts_alone(run, node->group))
         return false;
     output_print(run->output, STDERR_FILENO,
                  "%s: %s failed: %s: it is started again; log: %s/logs/%s-%u.log",
@@ -291,8 +303,8 @@ static bool restart_server(struct run *run, struct run_node *node)
 
 bool gangs_go_on(struct run *run, struct run_node *node)
 {
-    if (node->group->kind == NODE_SERVER)
-        return restart_server(run, node);
+    if (node->group->kind == NODE_SERVER || node->group->kind == NODE_ACTOR)
+        return restart_alone(run, node);
     struct run_gang *gang = gang_of(run, node->group);
     if (!gang || run->phase != RUNNING)
         return false;

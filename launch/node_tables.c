@@ -180,6 +180,8 @@ static const trp_option actor_rows[] = {
     ROW(trp_actor_options, gpus, .help = GPUS_HELP),
     ROW(trp_actor_options, params_precision, .choices = precisions,
         .help = "of parameters that are sent, to other hosts"),
+    ROW(trp_actor_options, restarts, .max = 1000000,
+        .help = "of an actor that failed, while the others go on; 0: the program fails"),
 };
 
 static const trp_option evaluator_rows[] = {

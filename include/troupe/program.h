@@ -177,11 +177,13 @@ typedef struct {
     double max_age_s; /* actors: seconds for which one may not have known whether there are newer
                          parameters, before it waits; 0: no bound (actor.h) */
     trp_params_precision params_precision; /* of parameters that are sent: to other hosts */
-    uint32_t episodes;                     /* evaluator: per evaluation */
-    uint32_t best;   /* evaluator: the parameters of so many best evaluations are kept, as files
-                        return_RETURN_version_VERSION.safetensors in a directory of its name */
-    bool stochastic; /* evaluator: its policy draws its actions as an actor's does, at the end
-                        of its schedules; else it takes the best ones */
+    uint32_t restarts; /* actors: of one that failed, while the others go on; it counts on where its
+                          last report was. 0: the program fails */
+    uint32_t episodes; /* evaluator: per evaluation */
+    uint32_t best;     /* evaluator: the parameters of so many best evaluations are kept, as files
+                          return_RETURN_version_VERSION.safetensors in a directory of its name */
+    bool stochastic;   /* evaluator: its policy draws its actions as an actor's does, at the end
+                          of its schedules; else it takes the best ones */
     double target_return; /* evaluator: the program stops, successful, when one version of the
                              parameters reaches it; 0: no target. That is: its mean return minus
                              two standard errors does, and over twice as many fresh episodes its
@@ -255,7 +257,7 @@ TRP_API uint32_t trp_context_group_size(const trp_context *context);
  * so that what is drawn from it is never drawn twice. */
 TRP_API uint64_t trp_context_seed(const trp_context *context);
 TRP_API const char *trp_context_run_dir(const trp_context *context);
-/* The node had a life before: the run was resumed, or it is a learner that was started again. */
+/* The node had a life before: the run was resumed, or the node was started again. */
 TRP_API bool trp_context_resume(const trp_context *context);
 TRP_API trp_stop *trp_context_stop(trp_context *context); /* requested when the node must end */
 

@@ -14,6 +14,7 @@
 enum { TROUBLE_EPISODE = 50 };
 
 static const char *scenario = "plays";
+static const char *process_node;  /* whose process this is; NULL: that of all of them */
 static _Atomic uint32_t episodes; /* of this process */
 
 static bool is(const char *name)
@@ -47,6 +48,18 @@ static trp_status coin_reset(void *state, trp_rng *rng)
     return TRP_OK;
 }
 
+/* Once in a run, and never an evaluator. */
+static bool stumbles(void)
+{
+    if (!is("stumbles") || episodes < TROUBLE_EPISODE ||
+        strcmp(process_node ? process_node : log_origin_get().node, "actor/0") != 0)
+        return false;
+    int fd = open("stumbled", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
 static trp_status coin_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
 {
     const struct coin *coin = state;
@@ -57,6 +70,8 @@ static trp_status coin_step(void *state, trp_rng *rng, const void *action, trp_e
         trp_log(TRP_INFO, "the coin shows side=%d", (int)coin->side);
     if (access("lose-it", F_OK) == 0)
         return trp_fail(TRP_DATA_LOSS, "the coin is lost");
+    if (stumbles())
+        return trp_fail(TRP_DATA_LOSS, "the coin rolls away");
     if (++episodes != TROUBLE_EPISODE)
         return TRP_OK;
     if (is("pays_nan"))
@@ -273,6 +288,9 @@ static trp_status build(trp_program *program, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], "--node=", 7) == 0)
+            process_node = argv[i] + 7;
     if (trp_env_register(&coin_impl) != TRP_OK)
         return 1;
     return trp_main(argc, argv, "coin", build);

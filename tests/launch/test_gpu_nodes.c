@@ -181,6 +181,34 @@ static void learners_continue_without_one_whose_gpu_is_lost(void **state)
     assert_logged(scene, "learner-1", "an illegal memory access was encountered");
 }
 
+static size_t times_logged(const struct scene *scene, const char *node, const char *words)
+{
+    char *path = xasprintf("run/logs/%s.log", node), *text = scene_read(scene, path);
+    size_t times = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        times++;
+    free(text);
+    free(path);
+    return times;
+}
+
+/* Which is lost in each of its lives: after the last one the run is over. */
+static void an_actor_that_is_started_again_has_its_gpu_again(void **state)
+{
+    static const char gpu[] = "device cuda:0 is Fake GPU 1,";
+    struct scene *scene = *state;
+    set_host("2", NULL, "1");
+    const char *argv[] = {
+        GPU_PROGRAM,          "--run-dir=run",          "--set=actor.device=cuda:0",
+        "--set=actor.gpus=1", "--set=actor.restarts=2", NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "an illegal memory access was encountered");
+    assert_file_contains(scene, "err", "it is started again; log: run/logs/actor-");
+    size_t first = times_logged(scene, "actor-0", gpu),
+           second = times_logged(scene, "actor-1", gpu);
+    assert_int_equal(first > second ? first : second, 3);
+}
+
 /* The mean return that eval prints; caller frees. */
 static char *evaluate_saved(struct scene *scene, const char *device)
 {
@@ -263,6 +291,7 @@ int main(void)
         SCENE(without_a_gpu_auto_is_the_cpu_and_each_node_says_so),
         SCENE(a_gpu_that_is_lost_ends_the_run_by_name),
         SCENE(learners_continue_without_one_whose_gpu_is_lost),
+        SCENE(an_actor_that_is_started_again_has_its_gpu_again),
         SCENE(what_was_learned_on_a_gpu_plays_the_same_on_the_cpu),
         SCENE(the_graph_shows_where_nodes_compute),
         SCENE(what_names_no_device_or_no_gpus_is_refused_by_name),

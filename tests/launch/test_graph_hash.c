@@ -325,6 +325,7 @@ static void every_option_of_an_actor_is_hashed(void **state)
         OTHER(trp_actor_options, gpus, {"1"}),
         OTHER(trp_actor_options, max_age_s, {0.5}),
         OTHER(trp_actor_options, params_precision, {TRP_PARAMS_BF16}),
+        OTHER(trp_actor_options, restarts, {1}),
         {FIELD(trp_actor_options, episodes), NULL}, /* this and the next: no options of an actor */
         {FIELD(trp_actor_options, best), NULL},
         {FIELD(trp_actor_options, stochastic), NULL},
@@ -354,6 +355,7 @@ static void every_option_of_an_evaluator_is_hashed(void **state)
         OTHER(trp_actor_options, gpus, {"1"}),
         {FIELD(trp_actor_options, max_age_s), NULL},
         OTHER(trp_actor_options, params_precision, {TRP_PARAMS_BF16}),
+        {FIELD(trp_actor_options, restarts), NULL},
         OTHER(trp_actor_options, episodes, {1}),
         OTHER(trp_actor_options, best, {3}),
         OTHER(trp_actor_options, stochastic, {true}),

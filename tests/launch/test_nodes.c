@@ -104,6 +104,31 @@ static void a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first(vo
     free(dir);
 }
 
+static void an_actor_that_failed_is_started_again_as_often_as_it_may(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        const char *argv[] = {NODES_PROGRAM,
+                              "--run-dir=run",
+                              launch_modes[i],
+                              "--set=actor.max_episodes=100",
+                              "--set=actor.restarts=1",
+                              "--",
+                              "stumbles",
+                              NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        assert_file_contains(scene, "out", "actor/0: 100 episodes done");
+        assert_file_contains(scene, "err",
+                             "actor/0 failed: the coin rolls away: it is started again; log: ");
+        assert_file_contains(scene, "out",
+                             "failed 1 time, began again 1 time: the coin rolls away");
+        scene_empty(scene);
+        assert_int_equal(run_scenario(scene, "stumbles", launch_modes[i], "--seed=1"), 1);
+        assert_last_line(scene, "err", "actor/0: the coin rolls away; log: run/logs/");
+    }
+}
+
 static void a_thread_that_calls_exit_does_not_end_the_run_as_done(void **state)
 {
     struct scene *scene = *state;
@@ -352,6 +377,7 @@ int main(void)
         TEST(parameters_of_100_mib_reach_another_process),
         TEST(what_own_nodes_report_is_in_the_line),
         TEST(a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first),
+        TEST(an_actor_that_failed_is_started_again_as_often_as_it_may),
         TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),
         TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),
         TEST(a_node_that_does_not_end_is_named_to_who_resumes),

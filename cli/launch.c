@@ -398,12 +398,10 @@ int launch_command(const struct cli_call *call)
         return separator_missing(call, launch.file_count);
     if (!has_c_file(&launch))
         return cli_wrong(call->name, "FILE.c is missing: of a .proto file alone comes no program");
-    trp_status status = TRP_OK;
-    for (size_t i = 0; i < launch.file_count && status == TRP_OK; i++)
+    for (size_t i = 0; i < launch.file_count; i++)
         if (access(launch.files[i], R_OK) != 0)
-            status = trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", launch.files[i], strerror(errno));
-    if (status == TRP_OK)
-        status = find_library(&launch);
+            return cli_wrong(call->name, "%s: %s", launch.files[i], strerror(errno));
+    trp_status status = find_library(&launch);
     if (status == TRP_OK)
         status = make_program(&launch, &fd);
     if (status == TRP_OK)

@@ -15,7 +15,7 @@
 #include "core/printable.h"
 #include "core/limits.h"
 
-static _Atomic int threshold = TRP_INFO;
+static _Atomic int threshold = TRP_INFO, shown = TRP_DEBUG;
 static _Thread_local struct log_origin mine = {.sink = -1};
 
 static const char *const level_words[] = {"debug", "info", "warn", "error"};
@@ -61,7 +61,9 @@ void trp_log(trp_log_level level, const char *format, ...)
     size_t size = make_line(line, level, mine.node, format, args);
     va_end(args);
     /* A log that cannot be written has nowhere to report it. */
-    ssize_t written = write(STDERR_FILENO, line, size);
+    ssize_t written = 0;
+    if (mine.sink < 0 || (int)level >= atomic_load_explicit(&shown, memory_order_relaxed))
+        written = write(STDERR_FILENO, line, size);
     if (mine.sink >= 0)
         written = write(mine.sink, line, size);
     (void)written;
@@ -83,6 +85,32 @@ void log_to(int fd, trp_log_level level, const char *node, const char *format, .
 void trp_log_set_level(trp_log_level level)
 {
     atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
+}
+
+void log_set_shown(trp_log_level level)
+{
+    atomic_store_explicit(&shown, (int)level, memory_order_relaxed);
+}
+
+/* "0000-00-00T00:00:00.000Z ", then the word. */
+bool log_line_level(const char *line, size_t size, trp_log_level *level)
+{
+    static const char head[] = "0000-00-00T00:00:00.000Z ";
+    size_t at = sizeof head - 1;
+    if (size < at)
+        return false;
+    for (size_t i = 0; i < at; i++)
+        if (head[i] == '0' ? line[i] < '0' || line[i] > '9' : line[i] != head[i])
+            return false;
+    for (int i = 0; i < 4; i++) {
+        size_t length = strlen(level_words[i]);
+        if (size - at <= length || memcmp(line + at, level_words[i], length) != 0 ||
+            line[at + length] != ' ')
+            continue;
+        *level = (trp_log_level)i;
+        return true;
+    }
+    return false;
 }
 
 trp_status trp_log_level_parse(const char *word, trp_log_level *level)

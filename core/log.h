@@ -3,6 +3,9 @@
 #ifndef TRP_CORE_LOG_H
 #define TRP_CORE_LOG_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include <troupe/log.h>
 
 #include "core/limits.h"
@@ -18,6 +21,13 @@ void log_origin_set(const struct log_origin *origin);
 /* The lines of this thread, and of threads it starts from now on, also go to `fd` (-1: no more). It
  * stays the caller's, and open as long as they log. */
 void log_set_sink(int fd);
+
+/* Lines that go elsewhere, too, are on standard error from this level on only: TRP_DEBUG at start,
+ * then all are. Of the process. */
+void log_set_shown(trp_log_level level);
+
+/* The level of a line as trp_log() writes it, without its newline; false: it is none. */
+bool log_line_level(const char *line, size_t size, trp_log_level *level);
 
 /* As trp_log(), in the name of `node` and into `fd` alone. */
 void log_to(int fd, trp_log_level level, const char *node, const char *format, ...)

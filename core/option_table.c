@@ -406,14 +406,19 @@ trp_status trp_options_set(const trp_option_table *table, void *options, const c
 
 /* ---- options that others make idle ------------------------------------------------------- */
 
-/* Of "a|b|c". */
+/* Of "a|b|c*", the last of which is whatever begins with c. */
 static bool is_alternative(const char *alternatives, const char *value)
 {
-    size_t length = strlen(value);
-    for (const char *at = alternatives; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (strncmp(at, value, length) == 0 && (at[length] == '\0' || at[length] == '|'))
+    for (const char *at = alternatives;; at++) {
+        size_t length = strcspn(at, "|");
+        bool begins = length > 0 && at[length - 1] == '*';
+        size_t compared = begins ? length - 1 : length;
+        if (strncmp(at, value, compared) == 0 && (begins || value[compared] == '\0'))
             return true;
-    return false;
+        at += length;
+        if (*at == '\0')
+            return false;
+    }
 }
 
 /* Whether the option that `needs` names has one of the values there. */

@@ -60,6 +60,7 @@ static const trp_env_impl chain = {
 static trp_status build(trp_program *program, int argc, char **argv)
 {
     bool small = argc > 1 && strcmp(argv[1], "chain") == 0;
+    TRP_TRY(trp_arguments_check(argc, argv, small));
     trp_agent agent = trp_a3c(&(trp_a3c_options){
         .unroll = 8,
         .batch_size = 8,

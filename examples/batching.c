@@ -119,8 +119,7 @@ static trp_status client_run(trp_context *context, const void *arg)
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_node server = trp_add_node(program, "server", &(trp_node_options){.run = server_run});
     trp_add_node(program, "client",
                  &(trp_node_options){.run = client_run,

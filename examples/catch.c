@@ -72,6 +72,7 @@ static const trp_env_impl windy_catch = {
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
+    TRP_TRY(trp_arguments_check(argc, argv, 1));
     uint32_t actors = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 2; /* catch -- 8 */
     trp_agent agent = trp_dqn(&(trp_dqn_options){
         .hidden = {64}, .replay_size = 20000, .epsilon_steps = 5000, .min_replay_size = 500});

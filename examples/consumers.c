@@ -94,8 +94,7 @@ static trp_status consumer_run(trp_context *context, const void *arg)
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_node producers = trp_add_node(program, "producer",
                                       &(trp_node_options){.run = producer_run, .count = PRODUCERS});
     trp_add_node(program, "consumer",

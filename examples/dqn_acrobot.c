@@ -17,7 +17,9 @@ static trp_status build(trp_program *program, int argc, char **argv)
         .samples_per_insert = 64, /* a learner step for each of the environment's */
         .epsilon_steps = 5000,
     };
-    if (argc > 1 && strcmp(argv[1], "rainbow") == 0) {
+    bool rainbow = argc > 1 && strcmp(argv[1], "rainbow") == 0;
+    TRP_TRY(trp_arguments_check(argc, argv, rainbow));
+    if (rainbow) {
         /* Double Q-learning, priorities and three steps are DQN's defaults, dueling is above. */
         options.loss = TRP_DQN_C51;
         options.value_least = -100; /* -1 / (1 - discount): it never gets up */

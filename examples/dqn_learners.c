@@ -9,8 +9,7 @@
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_agent agent = trp_dqn(&(trp_dqn_options){
         .n_step = 3,
         .hidden = {64, 64},

@@ -53,8 +53,7 @@ static trp_status visitor_run(trp_context *context, const void *arg)
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_node greeter = trp_add_node(program, "greeter", &(trp_node_options){.run = greeter_run});
     trp_add_node(program, "visitor",
                  &(trp_node_options){.run = visitor_run,

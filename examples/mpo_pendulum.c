@@ -6,8 +6,7 @@
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_agent agent = trp_mpo(&(trp_mpo_options){
         .hidden = {64, 64}, /* so small a task needs no more */
         .critic_hidden = {64, 64},

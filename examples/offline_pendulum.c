@@ -36,6 +36,8 @@ static trp_agent agent_of(const char *name)
                                           .batch_size = 64,
                                           .conservative = 1,
                                           .conservative_samples = 4});
+    if (strcmp(name, "td3_bc") != 0)
+        return (trp_agent){0};
     return trp_td3(&(trp_td3_options){.hidden = {64, 64},
                                       .learning_rate = 1e-3F,
                                       .critic_learning_rate = 1e-3F,
@@ -44,7 +46,10 @@ static trp_agent agent_of(const char *name)
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
+    TRP_TRY(trp_arguments_check(argc, argv, 2));
     trp_agent agent = agent_of(argc > 1 ? argv[1] : "td3_bc");
+    if (!agent.impl)
+        return trp_fail(TRP_INVALID_ARGUMENT, "'%s' is none of td3_bc, bc, iql, crr, cql", argv[1]);
     trp_node learner =
         trp_add_learner(program, "learner",
                         &(trp_learner_options){.agent = &agent,

@@ -130,7 +130,7 @@ static const trp_agent_impl impl = {"own_agent", NULL,       NULL,        make_t
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc, (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_agent agent = trp_agent_make(&impl, NULL);
     trp_actor_options acting = {.agent = &agent, .env = "CartPole-v1", .envs = 8, .episodes = 50};
     acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});

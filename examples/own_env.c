@@ -123,8 +123,7 @@ static const trp_env_impl slip = {
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_agent agent = trp_dqn(&(trp_dqn_options){
         .hidden = {32}, .replay_size = 10000, .epsilon_steps = 3000, .min_replay_size = 500});
     trp_actor_options acting = {

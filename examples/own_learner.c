@@ -153,8 +153,7 @@ static trp_status learner_run(trp_context *context, const void *arg)
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_agent agent = trp_dqn(&(trp_dqn_options){
         .hidden = {64, 64}, .n_step = 3, .priority_exponent = -1, .samples_per_insert = 32});
     trp_actor_options acting = {.agent = &agent, .env = "CartPole-v1", .episodes = 50};

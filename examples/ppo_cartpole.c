@@ -8,6 +8,8 @@
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
+    bool fused = argc > 1 && strcmp(argv[1], "fused") == 0;
+    TRP_TRY(trp_arguments_check(argc, argv, fused));
     trp_agent agent = trp_ppo(&(trp_ppo_options){
         .unroll = 32,
         .batch_size = 8,
@@ -20,7 +22,7 @@ static trp_status build(trp_program *program, int argc, char **argv)
     });
     trp_learner_options learning = {.agent = &agent, .publish_every = 1};
     trp_actor_options acting = {.agent = &agent, .env = "CartPole-v1", .envs = 4};
-    if (argc > 1 && strcmp(argv[1], "fused") == 0) {
+    if (fused) {
         learning.env = acting.env;
         learning.envs = 8;
         acting.params = trp_add_learner(program, "learner", &learning);

@@ -76,6 +76,8 @@ static const trp_env_impl drop_impl = {
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
+    bool fused = argc > 1 && strcmp(argv[1], "fused") == 0;
+    TRP_TRY(trp_arguments_check(argc, argv, fused));
     trp_agent agent = trp_ppo(&(trp_ppo_options){
         .unroll = 24,
         .batch_size = 16,
@@ -86,7 +88,7 @@ static trp_status build(trp_program *program, int argc, char **argv)
     });
     trp_learner_options learning = {.agent = &agent, .publish_every = 1};
     trp_actor_options acting = {.agent = &agent, .env = "Drop?frame_stack=4", .envs = 8};
-    if (argc > 1 && strcmp(argv[1], "fused") == 0) {
+    if (fused) {
         learning.env = acting.env;
         learning.envs = 16;
         acting.params = trp_add_learner(program, "learner", &learning);

@@ -55,8 +55,7 @@ static const trp_env_impl corridor = {
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    TRP_TRY(trp_arguments_check(argc, argv, 0));
     trp_agent agent = trp_r2d2(&(trp_r2d2_options){
         .hidden = {32},
         .core_size = 32,

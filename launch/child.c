@@ -15,8 +15,30 @@
 #include "orphans.h"
 #include "limits.h"
 
+void child_held_signals(sigset_t *held)
+{
+    static const int signals[] = {SIGINT, SIGQUIT, SIGHUP, SIGTSTP};
+    sigemptyset(held);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaddset(held, signals[i]);
+}
+
+/* To ignore a signal discards one that waits. */
+static void drop_held_signals(void)
+{
+    sigset_t held;
+    child_held_signals(&held);
+    for (int each = 1; each < NSIG; each++)
+        if (sigismember(&held, each) == 1) {
+            signal(each, SIG_IGN);
+            signal(each, SIG_DFL);
+        }
+    sigprocmask(SIG_UNBLOCK, &held, NULL);
+}
+
 bool child_attach(const struct launch_options *options)
 {
+    drop_held_signals();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -135,7 +135,8 @@ static cJSON *group_json(const trp_program *program, const struct node_group *gr
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "kind", node_kind_word(group->kind));
-    cJSON_AddNumberToObject(json, "count", group->count);
+    if (group->kind != NODE_LEARNER) /* of which it is an option */
+        cJSON_AddNumberToObject(json, "count", group->count);
     if (group->agent.impl)
         cJSON_AddStringToObject(json, "agent", group->agent.impl->name);
     cJSON *uses = cJSON_AddArrayToObject(json, "uses");

@@ -11,6 +11,8 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/option_table.h"
+#include "core/status.h"
+#include "core/words.h"
 #include "limits.h"
 
 /* GPUs in the order in which they were given. */
@@ -39,10 +41,16 @@ const char *devices_name(const struct node_group *group)
     return group_text(group, "device");
 }
 
+static bool is_auto(const struct node_group *group)
+{
+    const char *name = devices_name(group);
+    return name && strcmp(name, "auto") == 0;
+}
+
 static bool computes_on_gpu(const struct node_group *group)
 {
     const char *name = devices_name(group);
-    return name && (strncmp(name, "cuda:", 5) == 0 || strcmp(name, "auto") == 0);
+    return name && (strncmp(name, "cuda:", 5) == 0 || is_auto(group));
 }
 
 trp_status devices_set(trp_program *program, const char *name)
@@ -186,7 +194,19 @@ char *devices_visible(const struct node_group *group, uint32_t index, const char
     return text;
 }
 
-/* The driver is asked only where somebody wants GPUs by number. */
+/* Whether a group needs GPUs, which are then in `list`. A body of one's own may do without those
+ * that it did not list. */
+static bool needs_gpus(const struct node_group *group, struct gpu_list *list)
+{
+    if (!computes_on_gpu(group) || is_auto(group))
+        return false;
+    if (gpu_list_of(group, list))
+        return true;
+    *list = (struct gpu_list){.gpus = {(uint32_t)number_in_node(group)}, .count = 1};
+    return group->kind != NODE_OWN;
+}
+
+/* The driver is asked only where somebody needs GPUs. */
 trp_status devices_are_there(const trp_program *program)
 {
     struct gpu_list list;
@@ -194,23 +214,36 @@ trp_status devices_are_there(const trp_program *program)
     bool asked = false;
     for (size_t i = 0; i < program->group_count; i++) {
         const struct node_group *group = program->groups[i];
-        if (!gpu_list_of(group, &list) || strcmp(devices_name(group), "auto") == 0)
+        if (!needs_gpus(group, &list))
             continue;
+        const char *word = node_kind_word(group->kind), *gpus = group_text(group, "gpus");
+        const char *option = gpus ? "gpus" : "device", *value = gpus ? gpus : devices_name(group);
         if (!asked && trp_device_gpus(&found) != TRP_OK)
-            return trp_fail(TRP_UNAVAILABLE, "%s '%s': .gpus is %s: %s",
-                            node_kind_word(group->kind), group->name, group_text(group, "gpus"),
-                            trp_last_error());
+            return trp_fail(TRP_UNAVAILABLE, "%s '%s': .%s is %s: %s", word, group->name, option,
+                            value, trp_last_error());
         asked = true;
         for (uint32_t k = 0; k < list.count; k++)
             if (list.gpus[k] >= found)
                 return trp_fail(TRP_UNAVAILABLE,
-                                "%s '%s': .gpus is %s, but this host has %" PRIu32
+                                "%s '%s': .%s is %s, but this host has %" PRIu32
                                 " GPU%s that CUDA sees (CUDA_VISIBLE_DEVICES may hide others), "
                                 "counted from 0",
-                                node_kind_word(group->kind), group->name, group_text(group, "gpus"),
-                                found, found == 1 ? "" : "s");
+                                word, group->name, option, value, found, plural(found));
     }
     return TRP_OK;
+}
+
+char *devices_auto_reason(const trp_program *program)
+{
+    uint32_t found = 0;
+    bool asks = false;
+    for (size_t i = 0; i < program->group_count; i++)
+        asks |= program->groups[i]->kind != NODE_OWN && is_auto(program->groups[i]);
+    if (!asks)
+        return NULL;
+    if (trp_device_gpus(&found) != TRP_OK)
+        return error_keep();
+    return found > 0 ? NULL : xstrdup("CUDA sees no GPU here (CUDA_VISIBLE_DEVICES may hide some)");
 }
 
 trp_status devices_find(const struct node_group *group, uint32_t index, bool shared,
@@ -225,7 +258,7 @@ trp_status devices_find(const struct node_group *group, uint32_t index, bool sha
     char gpu[24];
     snprintf(gpu, sizeof gpu, "cuda:%" PRIu32, list.gpus[first + number_in_node(group)]);
     trp_status status = trp_device_find(out, gpu);
-    if (status == TRP_OK || strcmp(name, "auto") != 0)
+    if (status == TRP_OK || !is_auto(group))
         return status;
     trp_log(TRP_INFO, "device auto is the CPU: %s", trp_last_error());
     return trp_device_find(out, NULL);

@@ -24,8 +24,12 @@ const char *devices_name(const struct node_group *group);
 char *devices_visible(const struct node_group *group, uint32_t index, const char *visible);
 
 /* UNAVAILABLE: nodes are to compute on GPUs that this host has not; which and how many it has. With
- * the device auto they are on the CPU then, and say so. */
+ * the device auto they are on the CPU then. */
 TRP_MUST_USE trp_status devices_are_there(const trp_program *program);
+
+/* Why built-in nodes with the device auto are on the CPU. NULL: none has it, or there are GPUs:
+ * whether they can be used, nodes find out. Caller frees. */
+char *devices_auto_reason(const trp_program *program);
 
 /* The device of a member, in a process that is shown only its GPUs or (`shared`) all. As
  * trp_device_find(). */

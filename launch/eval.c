@@ -44,49 +44,45 @@ struct play {
     const struct node_group *group;
     const struct launch_options *options;
     uint32_t episodes, copies;
+    trp_policy *policy;
+    trp_moments *statistics;
+    size_t statistic_count;
     uint64_t version;
     double *returns; /* [episodes] */
     trp_episode episode;
     trp_evaluation result;
 };
 
-static trp_status play_with(struct play *play, trp_policy *policy)
+/* All that can be refused before an episode begins. */
+static trp_status prepare_play(struct play *play)
 {
     const struct launch_options *options = play->options;
-    trp_moments *statistics;
-    size_t statistic_count;
-    TRP_TRY(trp_params_load(options->params, policy, &play->version));
-    trp_status status =
-        load_statistics(play->group->env, options->params, &statistics, &statistic_count);
-    if (status == TRP_OK)
-        status = trp_evaluate(policy,
-                              &(trp_evaluate_options){
-                                  .env = play->group->env,
-                                  .episodes = play->episodes,
-                                  .copies = play->copies,
-                                  .seed = options->seed_set ? options->seed : trp_rng_entropy(),
-                                  .statistics = statistics,
-                                  .statistic_count = statistic_count,
-                                  .returns = play->returns,
-                                  .episode = options->record ? &play->episode : NULL,
-                              },
-                              &play->result);
-    free(statistics);
-    return status;
+    trp_device *device;
+    TRP_TRY(devices_find(play->group, 0, true, &device));
+    TRP_TRY(trp_agent_policy_create(&play->policy, &play->group->agent, play->group->env,
+                                    &(trp_policy_options){.rows = play->copies,
+                                                          .greedy = !options->stochastic,
+                                                          .device = device}));
+    TRP_TRY(trp_params_load(options->params, play->policy, &play->version));
+    return load_statistics(play->group->env, options->params, &play->statistics,
+                           &play->statistic_count);
 }
 
 static trp_status evaluate(struct play *play)
 {
-    trp_policy *policy;
-    trp_device *device;
-    TRP_TRY(devices_find(play->group, 0, true, &device));
-    TRP_TRY(trp_agent_policy_create(&policy, &play->group->agent, play->group->env,
-                                    &(trp_policy_options){.rows = play->copies,
-                                                          .greedy = !play->options->stochastic,
-                                                          .device = device}));
-    trp_status status = play_with(play, policy);
-    trp_policy_destroy(policy);
-    return status;
+    const struct launch_options *options = play->options;
+    return trp_evaluate(play->policy,
+                        &(trp_evaluate_options){
+                            .env = play->group->env,
+                            .episodes = play->episodes,
+                            .copies = play->copies,
+                            .seed = options->seed_set ? options->seed : trp_rng_entropy(),
+                            .statistics = play->statistics,
+                            .statistic_count = play->statistic_count,
+                            .returns = play->returns,
+                            .episode = options->record ? &play->episode : NULL,
+                        },
+                        &play->result);
 }
 
 static trp_status write_record(const char *path, const trp_episode *episode)
@@ -131,19 +127,26 @@ int eval_run(const trp_program *program, const struct launch_options *options)
     struct play play = {.group = find_acting(program), .options = options};
     if (!play.group) {
         fprintf(stderr, "%s: eval: the program has no actor and no evaluator\n", program->name);
-        return 2;
+        return PROGRAM_REFUSED;
     }
     play.episodes = options->episodes ? options->episodes : 100;
     play.copies = play.episodes < 100 ? play.episodes : 100;
     play.returns = xcalloc(play.episodes, sizeof *play.returns);
-    trp_status status = evaluate(&play);
+    int exit_status = PROGRAM_REFUSED;
+    trp_status status = prepare_play(&play);
+    if (status == TRP_OK) {
+        exit_status = PROGRAM_FAILED;
+        status = evaluate(&play);
+    }
     if (status == TRP_OK)
         status = write_files(&play);
     if (status == TRP_OK)
         print_result(&play);
     else
         print_text(stderr, "%s: eval: %s\n", program->name, trp_last_error());
+    trp_policy_destroy(play.policy);
+    free(play.statistics);
     free(play.returns);
     trp_episode_cleanup(&play.episode);
-    return status == TRP_OK ? 0 : 1;
+    return status == TRP_OK ? 0 : exit_status;
 }

@@ -17,6 +17,7 @@
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/file.h"
+#include "core/option_table.h"
 #include "core/status.h"
 #include "run.h"
 
@@ -140,6 +141,17 @@ static char *members_text(const struct run_gang *gang, const trp_generation *gen
     return buffer_text(&text);
 }
 
+/* Of all its members: each one's log has the rest. */
+static void print_beginning(const struct run *run, const struct run_gang *gang,
+                            const trp_generation *generation)
+{
+    const trp_option *mode = option_find(gang->group->table, "mode");
+    char *word = option_value(mode, group_options(gang->group));
+    output_print(run->output, STDOUT_FILENO, "%s: generation %" PRIu64 " of %s: %u learners, %s",
+                 run->program->name, generation->number, gang->group->name, generation->size, word);
+    free(word);
+}
+
 static void begin_generation(struct run *run, struct run_gang *gang,
                              const trp_generation *generation)
 {
@@ -149,10 +161,13 @@ static void begin_generation(struct run *run, struct run_gang *gang,
     gang->publisher = gang_node(run, gang, generation->members[0]);
     write_numbers(run);
     links_update(run);
+    if (generation->first) {
+        print_beginning(run, gang, generation);
+        return;
+    }
     char *members = members_text(gang, generation);
-    if (!generation->first)
-        output_print(run->output, STDERR_FILENO, "%s: generation %" PRIu64 " of %s: %s",
-                     run->program->name, generation->number, gang->group->name, members);
+    output_print(run->output, STDERR_FILENO, "%s: generation %" PRIu64 " of %s: %s",
+                 run->program->name, generation->number, gang->group->name, members);
     free(members);
 }
 

@@ -528,7 +528,9 @@ static trp_status check_server(const struct node_group *group)
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT,
                     has ? "learner '%s': .server is set, which the mode server alone reads"
-                        : "learner '%s': the mode is server, and .server is not set",
+                        : "learner '%s': the mode is server, and .server is not set: the launch "
+                          "file sets it, in C, to what trp_add_parameter_server() returned "
+                          "(examples/ps.c); --set cannot",
                     group->name);
 }
 
@@ -547,9 +549,6 @@ static bool names_each(const char *names, uint32_t count)
 static trp_status check_sites(const struct node_group *group)
 {
     const char *sites = group->options.learner.sites;
-    if (!sites && group->options.learner.mode == TRP_LEARNERS_GAIA)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner '%s': the mode is gaia, and .sites is not set", group->name);
     if (!sites || names_each(sites, group->count))
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT,

@@ -65,6 +65,10 @@ TRP_MUST_USE trp_status program_check(trp_program *program);
 /* The part of it that is about how learners learn. */
 TRP_MUST_USE trp_status learner_check(const trp_program *program, const struct node_group *group);
 
+/* Words for a user who names sites, or learns by them, where nothing comes of it on one host. NULL:
+ * there is nothing to say. Caller frees. */
+char *learner_remark(const struct node_group *group);
+
 /* NULL: no such node. */
 const struct node_group *program_group(const trp_program *program, trp_node node);
 

@@ -280,6 +280,11 @@ static void apply_message(struct host *host, const struct control_message *messa
         return;
     }
     mutex_lock(&host->mutex);
+    if (message->verb == CONTROL_MEMBER) { /* nobody waits for a part of a generation */
+        apply_meeting_locked(host, message);
+        mutex_unlock(&host->mutex);
+        return;
+    }
     if (message->verb == CONTROL_STOP)
         host_stop_member_locked(host, message->node);
     else if (message->verb == CONTROL_PUBLISHER)

@@ -103,3 +103,42 @@ trp_status learner_check(const trp_program *program, const struct node_group *gr
     TRP_TRY(check_optimizer_fits(program, group));
     return check_waits(program, group);
 }
+
+/* ---- sites ----------------------------------------------------------------------------------- */
+
+/* Different names between commas. */
+static uint32_t count_names(const char *names)
+{
+    uint32_t count = 0;
+    for (const char *name = names; name; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
+        size_t length = strcspn(name, ",");
+        const char *before = names;
+        while (before < name &&
+               !(strcspn(before, ",") == length && strncmp(before, name, length) == 0))
+            before = strchr(before, ',') + 1;
+        count += before == name;
+    }
+    return count;
+}
+
+char *learner_remark(const struct node_group *group)
+{
+    const trp_learner_options *options = &group->options.learner;
+    if (group->kind != NODE_LEARNER ||
+        option_is_idle(group->table, option_find(group->table, "sites"), options))
+        return NULL;
+    bool gaia = options->mode == TRP_LEARNERS_GAIA && group_is_gang(group);
+    uint32_t sites = options->sites ? count_names(options->sites) : 1;
+    if (sites == 1 && gaia)
+        return xasprintf("learner '%s': the mode is gaia, and all learners are at one site%s: they "
+                         "go on from their mean after every step, and nothing goes between sites",
+                         group->name, options->sites ? "" : ", this host, as .sites is not set");
+    if (sites == 1 && options->sites)
+        return xasprintf("learner '%s': .sites is %s, which is one site: it changes nothing",
+                         group->name, options->sites);
+    if (sites == group->count && options->sites && !gaia)
+        return xasprintf("learner '%s': .sites is %s, of which each has one learner: sums go round "
+                         "one ring, as without it",
+                         group->name, options->sites);
+    return NULL;
+}

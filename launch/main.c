@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/log.h"
 #include "core/nvidia.h"
 #include "core/printable.h"
 #include "child.h"
@@ -15,8 +16,6 @@
 #include "options.h"
 #include "run.h"
 #include "settings.h"
-
-enum { EXIT_USAGE = 2 };
 
 /* The user's build, what files and flags change of it, then our checks. A child is given all that
  * in the run's config.json. */
@@ -77,10 +76,11 @@ int trp_main(int argc, char **argv, const char *name, trp_build build)
     struct launch_options options;
     struct config config = {0};
     trp_program *program = trp_program_create(name);
-    int exit_status = EXIT_USAGE;
+    int exit_status = PROGRAM_REFUSED;
     if (launch_options_parse(&options, argc, argv) != TRP_OK)
         goto out;
     trp_log_set_level(options.log_level);
+    log_set_shown(options.shown_level);
     look_for_nvidia();
     if (options.node && !child_attach(&options))
         goto out;

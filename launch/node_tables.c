@@ -19,6 +19,8 @@
     "of the host, which its nodes have in equal parts and call cuda:0 and so on: 0,2 or 0-3; "     \
     "none: all"
 
+#define GPUS_NEED "device=cuda:*|auto"
+
 static const char *const precisions[] = {"float32", "bf16", NULL};
 static const char *const durabilities[] = {"process", "memory", "system", NULL};
 
@@ -95,7 +97,7 @@ static const trp_option learner_rows[] = {
     ROW(trp_learner_options, batch_size, .max = 1 << 20, .unit = "items",
         .help = "of an update; 0: the agent's"),
     ROW(trp_learner_options, device, .help = DEVICE_HELP("it learns")),
-    ROW(trp_learner_options, gpus, .help = GPUS_HELP),
+    ROW(trp_learner_options, gpus, .needs = GPUS_NEED, .help = GPUS_HELP),
     ROW(trp_learner_options, prefetch, .fallback = "2", .min = 1, .max = 64, .unit = "batches",
         .help = "fetched ahead"),
     ROW(trp_learner_options, publish_every, .fallback = "10", .min = 1, .max = UINT32_MAX,
@@ -177,7 +179,7 @@ static const trp_option actor_rows[] = {
     ROW(trp_actor_options, max_age_s, .max = 86400, .unit = "seconds",
         .help = "without news of the parameters, then an actor waits; 0: no bound"),
     ROW(trp_actor_options, device, .help = DEVICE_HELP("its policy computes")),
-    ROW(trp_actor_options, gpus, .help = GPUS_HELP),
+    ROW(trp_actor_options, gpus, .needs = GPUS_NEED, .help = GPUS_HELP),
     ROW(trp_actor_options, params_precision, .choices = precisions,
         .help = "of parameters that are sent, to other hosts"),
     ROW(trp_actor_options, restarts, .max = 1000000,
@@ -192,7 +194,7 @@ static const trp_option evaluator_rows[] = {
     ROW(trp_actor_options, episodes, .fallback = "100", .min = 1, .max = 1000000,
         .unit = "episodes", .help = "of an evaluation"),
     ROW(trp_actor_options, device, .help = DEVICE_HELP("its policy computes")),
-    ROW(trp_actor_options, gpus, .help = GPUS_HELP),
+    ROW(trp_actor_options, gpus, .needs = GPUS_NEED, .help = GPUS_HELP),
     ROW(trp_actor_options, best, .fallback = "1", .max = 10000, .unit = "files",
         .help = "of the parameters of the best evaluations; 0: none is kept"),
     ROW(trp_actor_options, params_precision, .choices = precisions,

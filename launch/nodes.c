@@ -383,9 +383,12 @@ static trp_status learner_run(trp_context *context)
 
 /* ---- actor ------------------------------------------------------------------------------- */
 
+/* Counts of earlier lives come with its first parameters. */
 static void poll_actor(struct metrics *metrics, void *polled)
 {
     trp_actor_counters counters = trp_actor_read(polled);
+    if (counters.version == 0)
+        return;
     metrics_set(metrics, "actor_steps", (double)(counters.earlier_steps + counters.steps));
     metrics_set(metrics, "episodes", (double)(counters.earlier_episodes + counters.episodes));
     for (size_t i = 0; i < counters.metric_count; i++)

@@ -52,7 +52,10 @@ static const struct argp_option argp_options[] = {
     {"seed", KEY_SEED, "N", 0, "Seed of the run (default: random)", 0},
     {"deterministic", KEY_DETERMINISTIC, NULL, 0,
      "Repeat a run bit for bit, given its seed (needs --launch=threads; slower)", 0},
-    {"log-level", KEY_LOG_LEVEL, "LEVEL", 0, "debug, info (default), warn or error", 0},
+    {"log-level", KEY_LOG_LEVEL, "LEVEL", 0,
+     "What nodes log, in logs/ and here: debug, info, warn or error (default: info there, warn "
+     "here)",
+     0},
     {"device", KEY_DEVICE, "NAME", 0,
      "Where nodes compute: cpu (default), cuda:N, or auto (a GPU if one can be used); "
      "--set NODE.device=NAME is for one",
@@ -90,7 +93,8 @@ static const char doc[] =
     "Runs the program's graph of nodes.\v"
     "graph prints the graph and starts nothing; eval plays episodes with saved parameters. "
     "Arguments after -- go to the launch file's build function.\n\n"
-    "Exit status: 0 done, 1 a node failed, 2 wrong usage, 128 + N stopped by signal N.";
+    "Exit status: 0 done, 1 a node failed, 2 wrong usage or a thing that is not there (nothing was "
+    "started), 128 + N stopped by signal N.";
 
 static error_t TRP_PRINTF(2, 3) usage_wrong(const struct argp_state *state, const char *format, ...)
 {
@@ -194,8 +198,10 @@ static error_t parse_run_option(int key, char *text, struct argp_state *state)
         options->config = text;
         return 0;
     case KEY_LOG_LEVEL:
-        if (trp_log_level_parse(text, &options->log_level) == TRP_OK)
+        if (trp_log_level_parse(text, &options->log_level) == TRP_OK) {
+            options->shown_level = options->log_level;
             return 0;
+        }
         return usage_wrong(state, "--log-level=%s: use debug, info, warn or error", text);
     default:
         return ARGP_ERR_UNKNOWN;
@@ -348,6 +354,7 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
         .program = argc > 0 ? argv[0] : "troupe",
         .grace_seconds = 20,
         .log_level = TRP_INFO,
+        .shown_level = TRP_WARN,
     };
     int end = find_end(argc, argv);
     options->build_argv = xcalloc((size_t)(argc - end) + 2, sizeof(char *));
@@ -367,6 +374,14 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
     argv[0] = options->build_argv[0];
     flags_hint(options->program, error);
     return error == 0 ? TRP_OK : trp_fail(TRP_INVALID_ARGUMENT, "wrong usage");
+}
+
+trp_status trp_arguments_check(int argc, char **argv, int most)
+{
+    if (argc - 1 <= most)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "'%s': the program takes %s after --", argv[most + 1],
+                    most > 0 ? "no such argument" : "no arguments");
 }
 
 void launch_options_cleanup(struct launch_options *options)

@@ -11,6 +11,10 @@
 enum launch_command { COMMAND_RUN, COMMAND_GRAPH, COMMAND_EVAL };
 enum launch_mode { LAUNCH_PROCESSES, LAUNCH_THREADS };
 
+/* Exit statuses besides 0 and 128 + a signal: something failed that had begun; or it was refused,
+ * and nothing had. */
+enum { PROGRAM_FAILED = 1, PROGRAM_REFUSED };
+
 /* 30 million years: some of them in milliseconds are still a time. */
 #define LAUNCH_SECONDS_MAX 1e15
 
@@ -27,10 +31,10 @@ struct launch_options {
     double target_return;
     bool target_set;
     double grace_seconds;
-    trp_log_level log_level;
-    const char *device; /* --device; NULL: as nodes say */
-    const char *config; /* --config; NULL: none */
-    const char **sets;  /* --set, in this order */
+    trp_log_level log_level, shown_level; /* of nodes: what is logged; from where on it is shown */
+    const char *device;                   /* --device; NULL: as nodes say */
+    const char *config;                   /* --config; NULL: none */
+    const char **sets;                    /* --set, in this order */
     size_t set_count;
     bool print_options;
     bool verbose;       /* of a run inside another program: prints what trp_main() prints */

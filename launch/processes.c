@@ -1,10 +1,10 @@
 /* A process per node: the same executable again, told by its arguments which node it is.
  *
  * A child is spawned, never forked: gRPC and LMDB may not be forked, and posix_spawn costs the same
- * however large the launcher is. It gets a process group of its own, no signals blocked or ignored,
- * and exactly four descriptors. Its end is seen through waitid() and nothing else, so no crash goes
- * unnoticed; what it left behind in its process group is killed before it is reaped, as the group's
- * number is safe until then. */
+ * however large the launcher is. It gets a process group of its own, no signals ignored, none
+ * blocked but those of a terminal until it has begun, and exactly four descriptors. Its end is seen
+ * through waitid() and nothing else, so no crash goes unnoticed; what it left behind in its process
+ * group is killed before it is reaped, as the group's number is safe until then. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,6 +17,7 @@
 
 #include "core/alloc.h"
 #include "core/file.h"
+#include "child.h"
 #include "devices.h"
 #include "lines.h"
 #include "run.h"
@@ -213,8 +214,8 @@ static int spawn(pid_t *pid, const struct child_ends *ends, char **argv, char **
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
+    sigset_t held, all;
+    child_held_signals(&held);
     sigfillset(&all);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
@@ -227,7 +228,7 @@ static int spawn(pid_t *pid, const struct child_ends *ends, char **argv, char **
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                               POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigmask(&attributes, &held);
     posix_spawnattr_setsigdefault(&attributes, &all);
     int rc = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, argv, environment);
     posix_spawnattr_destroy(&attributes);

@@ -23,7 +23,8 @@ struct rate {
 };
 
 struct run_progress {
-    FILE *csv; /* NULL: could not be opened */
+    FILE *csv;    /* NULL: could not be opened */
+    bool recalls; /* this life goes on with what those before did */
     int64_t last_ns;
     struct rate actor_steps, learner_steps;
 };
@@ -64,9 +65,22 @@ static FILE *csv_open(const struct run *run)
     return csv;
 }
 
+/* Learners without a checkpoint begin anew, and so do the counts that they keep of actors. */
+static bool run_goes_on(const struct run *run)
+{
+    bool learns = false;
+    for (size_t i = 0; i < run->program->group_count; i++)
+        learns |= run->program->groups[i]->kind == NODE_LEARNER;
+    char *checkpoint = run_checkpoint(run);
+    bool is_saved = checkpoint != NULL;
+    free(checkpoint);
+    return run->options->resume && (is_saved || !learns);
+}
+
 struct run_progress *run_progress_create(struct run *run)
 {
     struct run_progress *progress = xcalloc(1, sizeof *progress);
+    progress->recalls = run_goes_on(run);
     progress->csv = csv_open(run);
     progress->last_ns = run->started_ns;
     progress->actor_steps = rate_create(run, "actor_steps", "actor steps");
@@ -234,6 +248,23 @@ static void append_own(const struct run *run, char *line, size_t size)
             append_group(run, line, size, run->program->groups[i]);
 }
 
+/* Groups that are to act or learn, and of which no node has reported anything yet: they wait for
+ * each other, or make their networks, and a line of zeros would look like a run that hangs. */
+static void append_starting(const struct run *run, char *line, size_t size)
+{
+    const char *before = "  starting: ";
+    for (size_t i = 0; i < run->program->group_count; i++) {
+        const struct node_group *group = run->program->groups[i];
+        bool starts = group->kind == NODE_LEARNER || group->kind == NODE_ACTOR;
+        for (uint32_t k = 0; k < group->count && starts; k++)
+            starts = run->nodes[group->first + k].metrics.count == 0;
+        if (!starts || strlen(line) + GROUP_NAME_BYTES_MAX > PROGRESS_LINE_MAX)
+            continue;
+        append(line, size, "%s%s", before, group->name);
+        before = ", ";
+    }
+}
+
 static void print_line(struct run *run, int64_t now_ns)
 {
     struct run_progress *progress = run->progress;
@@ -249,6 +280,7 @@ static void print_line(struct run *run, int64_t now_ns)
     if (version.count > 0)
         append(line, sizeof line, "  version %.0f", version.sum);
     append_own(run, line, sizeof line);
+    append_starting(run, line, sizeof line);
     if (strlen(line) == bare)
         append(line, sizeof line, "  %u of %u node%s run", run->running, run->program->node_count,
                plural(run->program->node_count));
@@ -320,7 +352,7 @@ static void recall_rows(struct run *run, const char *file)
 void run_progress_end(struct run *run)
 {
     write_rows(run);
-    if (!run->options->resume)
+    if (!run->progress->recalls)
         return;
     recall_rows(run, "metrics.csv.1");
     recall_rows(run, "metrics.csv");

@@ -120,6 +120,10 @@ void run_node_printed(struct run *run, struct run_node *node, int fd, const char
     size_t length = size < LAST_LINE_BYTES_MAX - 1 ? size : LAST_LINE_BYTES_MAX - 1;
     memcpy(kept, line, length);
     kept[length] = '\0';
+    trp_log_level level;
+    bool is_logged = fd == STDERR_FILENO && log_line_level(line, size, &level);
+    if (is_logged && level < run->options->shown_level)
+        return;
     /* Every user of a node that failed complains of it in much the same words. */
     if (fd == STDERR_FILENO && run_failed_use(run, node))
         return;
@@ -199,8 +203,9 @@ static bool is_ignored(int signal)
     return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* Signals that were ignored before stay so (nohup, a shell's background job). */
-static trp_status watch_signals(struct run *run)
+/* From here on they wait for watch_signals(). Those that were ignored before stay so (nohup, a
+ * shell's background job). */
+static sigset_t hold_signals(void)
 {
     static const int wanted[] = {SIGINT, SIGHUP, SIGTERM, SIGQUIT, SIGTSTP};
     sigset_t set;
@@ -214,6 +219,12 @@ static trp_status watch_signals(struct run *run)
     signal(SIGTERM, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    return set;
+}
+
+static trp_status watch_signals(struct run *run)
+{
+    sigset_t set = hold_signals();
     run->signals =
         (struct watch){signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), run_signals_ready, run, 0};
     if (run->signals.fd < 0)
@@ -234,6 +245,23 @@ static void fill_standard_descriptors(void)
         close(fd);
 }
 
+/* Of learners that are threads of this process: each has two connections to each other one, with
+ * both ends here, and a few files beside them; twice in gaia, for those of a site. Learners of
+ * other modes have none. */
+static rlim_t count_connections(const trp_program *program)
+{
+    rlim_t ends = 0;
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct node_group *group = program->groups[i];
+        uint32_t mode = group_is_gang(group) ? group->options.learner.mode : TRP_LEARNERS_SERVER;
+        bool alone = mode == TRP_LEARNERS_SERVER || mode == TRP_LEARNERS_HOGWILD ||
+                     mode == TRP_LEARNERS_DOGWILD;
+        rlim_t each = alone ? 0 : 2 * (rlim_t)(group->count - 1) + 8;
+        ends += group->count * each * (mode == TRP_LEARNERS_GAIA ? 2 : 1);
+    }
+    return ends;
+}
+
 /* Raises the limit of open files to what is allowed, for us and for the children, who inherit it.
  */
 static trp_status raise_descriptor_limit(const struct run *run)
@@ -241,18 +269,21 @@ static trp_status raise_descriptor_limit(const struct run *run)
     /* Per process: a control socket, two pipes and a log file; while it is started two ends of each
      * pipe. Per thread: a log file. Besides: the standard three, loop, signals, lock, files,
      * libraries. */
-    rlim_t need = 64 + (rlim_t)run->program->node_count;
-    if (run->options->mode == LAUNCH_PROCESSES)
-        need = 32 + 4 * (rlim_t)run->program->node_count;
+    rlim_t need = 32 + 4 * (rlim_t)run->program->node_count;
+    bool threads = run->options->mode == LAUNCH_THREADS;
+    if (threads)
+        need = 64 + (rlim_t)run->program->node_count + count_connections(run->program);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return trp_fail(TRP_INTERNAL, "getrlimit: %s", strerror(errno));
     if (limit.rlim_max < need)
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
-                        "%u nodes need %llu open files in the launcher, and the hard limit is "
-                        "%llu: raise it (ulimit -Hn) or start fewer nodes",
+                        "%u nodes need %llu open files in %s, and the hard limit is "
+                        "%llu: raise it (ulimit -Hn)%s or start fewer nodes",
                         run->program->node_count, (unsigned long long)need,
-                        (unsigned long long)limit.rlim_max);
+                        threads ? "one process" : "the launcher",
+                        (unsigned long long)limit.rlim_max,
+                        threads ? ", start them as processes" : "");
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return trp_fail(TRP_INTERNAL, "setrlimit: %s", strerror(errno));
@@ -296,7 +327,8 @@ static void tick(struct run *run)
 
 void run_nodes(struct run *run)
 {
-    if (run->target->start(run) != TRP_OK) {
+    loop_turn(&run->loop, 0); /* a signal may have come before there is anything to stop */
+    if (run->phase == RUNNING && run->target->start(run) != TRP_OK) {
         run->start_error = error_keep();
         run_stop(run, false, run->start_error);
     }
@@ -328,13 +360,30 @@ static void print_idle_options(const struct run *run)
     option_sets_destroy(sets);
 }
 
+/* Less comes of these than one might expect. */
+static void print_remarks(const struct run *run)
+{
+    char *reason = devices_auto_reason(run->program);
+    if (reason)
+        output_print(run->output, STDERR_FILENO, "%s: device auto is the CPU: %s",
+                     run->program->name, reason);
+    free(reason);
+    for (size_t i = 0; i < run->program->group_count; i++) {
+        char *remark = learner_remark(run->program->groups[i]);
+        if (remark)
+            output_print(run->output, STDERR_FILENO, "%s: %s", run->program->name, remark);
+        free(remark);
+    }
+    print_idle_options(run);
+}
+
 static void print_start(const struct run *run)
 {
     output_print(run->output, STDOUT_FILENO, "%s: %u node%s as %s, seed %llu%s, in %s",
                  run->program->name, run->program->node_count, plural(run->program->node_count),
                  launch_mode_word(run->options->mode), (unsigned long long)run->options->seed,
                  run->options->resume ? ", resumed" : "", run->dir.shown_path);
-    print_idle_options(run);
+    print_remarks(run);
 }
 
 /* Every stream of a run is drawn from its seed, so a life that began with it again would explore
@@ -365,6 +414,10 @@ trp_status run_prepare(struct run *run, int argc, char **argv)
     if (!run->options->seed_set)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));
+    /* A new directory is that of a run that can be resumed, or is not there; who resumes may wait
+     * for nodes of the life before, and be tired of it. */
+    if (!run->embedded && !run->options->resume)
+        hold_signals();
     TRP_TRY(run_dir_open(&run->dir, run->options, run->program));
     run->seed = seed_of_life(run->options->seed, run->dir.life);
     TRP_TRY(run_dir_write_config(&run->dir, run->options, run->program, argc, argv));
@@ -430,7 +483,7 @@ int run_program(trp_program *program, struct launch_options *options, int argc, 
 {
     struct run run;
     run_init(&run, program, options);
-    int exit_status = 1;
+    int exit_status = PROGRAM_REFUSED;
     if (run_prepare(&run, argc, argv) == TRP_OK) {
         print_start(&run);
         run_nodes(&run);

@@ -226,8 +226,12 @@ const struct run_node *gangs_publisher(const struct run *run, const struct node_
 struct run_progress *run_progress_create(struct run *run);
 void run_progress_destroy(struct run_progress *progress);
 void run_progress_tick(struct run *run); /* one line, one set of rows */
-/* The rows of what is left; then nodes have the steps of all lives among their metrics. */
+/* The rows of what is left; then nodes have the steps of all lives among their metrics, but of
+ * those before a life that began anew. */
 void run_progress_end(struct run *run);
+
+/* The newest checkpoint of a learner of this run; NULL: there is none. Caller frees. */
+char *run_checkpoint(const struct run *run);
 
 /* The last lines; returns the exit status. */
 int summary_print(struct run *run);

@@ -55,6 +55,21 @@ static void print_figures(const struct run *run, int fd)
     output_print(run->output, fd, "  run directory:  %s", run->dir.shown_path);
 }
 
+char *run_checkpoint(const struct run *run)
+{
+    for (size_t i = 0; i < run->program->group_count; i++) {
+        const struct node_group *group = run->program->groups[i];
+        if (group->kind != NODE_LEARNER)
+            continue;
+        char *dir = xasprintf("%s/%s", run->dir.shown_path, group->name), *path;
+        trp_status status = trp_learner_checkpoint_find(dir, &path);
+        free(dir);
+        if (status == TRP_OK)
+            return path;
+    }
+    return NULL;
+}
+
 /* The parameters that this run saved: those that reached the target, else the learner's newest.
  * NULL: none. Caller frees. */
 static char *saved_params(const struct run *run)
@@ -63,17 +78,7 @@ static char *saved_params(const struct run *run)
     if (access(path, R_OK) == 0)
         return path;
     free(path);
-    for (size_t i = 0; i < run->program->group_count; i++) {
-        const struct node_group *group = run->program->groups[i];
-        if (group->kind != NODE_LEARNER)
-            continue;
-        char *dir = xasprintf("%s/%s", run->dir.shown_path, group->name);
-        trp_status status = trp_learner_checkpoint_find(dir, &path);
-        free(dir);
-        if (status == TRP_OK)
-            return path;
-    }
-    return NULL;
+    return run_checkpoint(run);
 }
 
 /* The command that goes on with this run as it was; caller frees. */

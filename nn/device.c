@@ -2,10 +2,12 @@
 #include "device.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <troupe/log.h>
 
+#include "core/status.h"
 #include "core/thread.h"
 #include "nn/cuda/limits.h"
 #include "nn/cuda/load.h"
@@ -14,14 +16,19 @@
 static struct once auto_once = ONCE_INIT;
 static trp_device *auto_device;
 
+/* One that is there and cannot be used is what nobody expects. */
 static void auto_find(void)
 {
+    uint32_t count;
     if (cuda_find(&auto_device, 0) == TRP_OK) {
         trp_log(TRP_INFO, "device auto is %s", auto_device->name);
         return;
     }
+    char *why = error_keep();
+    bool is_there = cuda_count(&count) == TRP_OK && count > 0;
     auto_device = host_device_find("cpu");
-    trp_log(TRP_INFO, "device auto is the CPU: %s", trp_last_error());
+    trp_log(is_there ? TRP_WARN : TRP_INFO, "device auto is the CPU: %s", why);
+    free(why);
 }
 
 trp_status trp_device_check(const char *name)

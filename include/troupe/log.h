@@ -2,8 +2,9 @@
  * TIME is UTC (2026-11-22T17:14:37.123Z).
  *
  * A failure is logged once, where it stops travelling. Lines are written with one write(2), so
- * lines of several threads never mix. A node's lines are also kept in logs/ of its run, also where
- * all nodes are threads of one process. */
+ * lines of several threads never mix. A node's lines are kept in logs/ of its run, also where all
+ * nodes are threads of one process; the terminal of a program has its warnings and errors, or, with
+ * --log-level, all that is logged. */
 #ifndef TRP_LOG_H
 #define TRP_LOG_H
 

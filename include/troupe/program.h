@@ -323,9 +323,14 @@ TRP_API void trp_context_stop_program(trp_context *context, bool success, const 
 
 typedef trp_status (*trp_build)(trp_program *program, int argc, char **argv);
 
+/* For a build that reads at most so many of its arguments: INVALID_ARGUMENT names the first one
+ * that is more. Otherwise nobody tells a user that a word did nothing. */
+TRP_API TRP_MUST_USE trp_status trp_arguments_check(int argc, char **argv, int most);
+
 /* Runs the program and returns the exit status: 0 done, 1 a node failed (the last line names the
- * first failure), 2 wrong usage or graph, 128 + signal. `argv` after "--" goes to `build` (argv[0]
- * stays the program). Options and subcommands: see --help (launch modes, run directory, resume,
+ * first failure), 2 it was refused before anything was started (wrong usage or graph; a run, a GPU
+ * or a file that is not there), 128 + signal. `argv` after "--" goes to `build` (argv[0] stays the
+ * program). Options and subcommands: see --help (launch modes, run directory, resume,
  * seed, deterministic, graph, eval). Call it once, before any thread is started. */
 TRP_API int trp_main(int argc, char **argv, const char *name, trp_build build);
 

@@ -460,9 +460,6 @@ static trp_status listen_in_circle(struct circle *circle, const struct learners_
 
 static trp_status check_gaia(const struct vectors *vectors, const struct mode_options *options)
 {
-    if (!options->group.sites)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner: the mode gaia has no sites: say where each learner is");
     if (!vectors->is_host)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "learner: the mode gaia is for hosts, the device %s is none",

@@ -47,7 +47,8 @@ uint64_t meeting_version(const struct mode_meeting *meeting, uint64_t generation
 
 uint64_t mode_next_version(uint64_t generation, uint64_t steps, uint64_t version)
 {
-    uint64_t least = (generation << MODE_STEPS_BITS) + steps + MODE_FIRST_VERSION;
+    uint64_t before = generation > 0 ? generation - 1 : 0; /* 0: there are no generations */
+    uint64_t least = (before << MODE_STEPS_BITS) + steps + MODE_FIRST_VERSION;
     return least > version ? least : version + 1;
 }
 

@@ -38,7 +38,7 @@ static const trp_option rows[] = {
     ROW(flag, .help = "a flag"),
     ROW(small, .fallback = "-5", .min = -10, .max = 10, .help = "small"),
     ROW(count, .fallback = "20", .min = 1, .max = 1000, .unit = "steps", .help = "counts"),
-    ROW(wide, .help = "any"),
+    ROW(wide, .needs = "label=no*|some", .help = "any"),
     ROW(total, .fallback = "7", .min = 1, .max = INFINITY, .help = "many"),
     ROW(rate, .fallback = "0.1", .max = 1, .help = "a float"),
     ROW(share, .needs = "kind=green|blue", .help = "a double"),
@@ -300,6 +300,13 @@ static void an_option_that_nobody_reads_is_idle_unless_it_is_its_default(void **
     fixture->options.rate = 0.5f;
     assert_false(option_is_idle(&table, rate, &fixture->options));
     assert_null(option_needs(rate));
+    const char *const labels[] = {"none", "no", "some", "somebody", "n", "a no"};
+    const trp_option *wide = option_find(&table, "wide");
+    fixture->options.wide = 1;
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(trp_options_set(&table, &fixture->options, "label", labels[i]), TRP_OK);
+        assert_int_equal(option_is_idle(&table, wide, &fixture->options), i >= 3);
+    }
     char *needs = option_needs(share);
     assert_string_equal(needs, "kind=green or blue");
     free(needs);

@@ -196,11 +196,25 @@ static void eval_refuses_what_is_no_parameters(void **state)
 {
     struct scene *scene = *state;
     const char *argv[] = {CATCH, "eval", "--params=/etc/passwd", NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
+    assert_int_equal(scene_run(scene, argv), 2);
     assert_last_line(scene, "err", "catch: eval: /etc/passwd");
     const char *nothing[] = {CATCH, "eval", "--params=nowhere", NULL};
-    assert_int_equal(scene_run(scene, nothing), 1);
+    assert_int_equal(scene_run(scene, nothing), 2);
     assert_last_line(scene, "err", "catch: eval: nowhere");
+}
+
+static void words_that_nobody_reads_are_refused_by_name(void **state)
+{
+    struct scene *scene = *state;
+    const char *none[] = {DQN_CARTPOLE, "--run-dir=run", "--", "fast", NULL};
+    assert_int_equal(scene_run(scene, none), 2);
+    assert_last_line(scene, "err", "dqn_cartpole: 'fast': the program takes no arguments after --");
+    const char *more[] = {CATCH, "graph", "--", "3", "4", NULL};
+    assert_int_equal(scene_run(scene, more), 2);
+    assert_last_line(scene, "err", "catch: '4': the program takes no such argument after --");
+    char *run = scene_path(scene, "run");
+    assert_int_equal(access(run, F_OK), -1);
+    free(run);
 }
 
 static void a_launch_file_is_compiled_and_run(void **state)
@@ -285,7 +299,7 @@ static void a_launch_file_that_does_not_compile_is_shown(void **state)
     assert_int_equal(scene_run(scene, argv), 1);
     assert_file_contains(scene, "err", "undeclared");
     const char *missing[] = {TROUPE_CLI, "launch", "missing.c", NULL};
-    assert_int_equal(scene_run(scene, missing), 1);
+    assert_int_equal(scene_run(scene, missing), 2);
     assert_last_line(scene, "err", "missing.c: No such file or directory");
     const char *none[] = {TROUPE_CLI, "launch", NULL};
     assert_int_equal(scene_run(scene, none), 2);
@@ -338,18 +352,20 @@ static void what_does_not_compile_is_named_with_its_step(void **state)
     write_source(scene, "inner/a.proto", "syntax = \"proto3\"; message B { }");
     const struct {
         const char *files[3], *words;
+        int status;
     } rows[] = {
-        {{"main.c", "bad.c"}, "bad.c: "},
-        {{"main.c", "bad.proto"}, "bad.proto: protoc-c failed"},
-        {{"main.c"}, "the program: "},
-        {{"main.c", "lost.c"}, "lost.c: No such file"},
+        {{"main.c", "bad.c"}, "bad.c: ", 1},
+        {{"main.c", "bad.proto"}, "bad.proto: protoc-c failed", 1},
+        {{"main.c"}, "the program: ", 1},
+        {{"main.c", "lost.c"}, "lost.c: No such file", 2},
         {{"main.c", "a.proto", "inner/a.proto"},
-         "inner/a.proto: another .proto file has this name"},
+         "inner/a.proto: another .proto file has this name",
+         1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *argv[] = {TROUPE_CLI,       "launch",         rows[i].files[0],
                               rows[i].files[1], rows[i].files[2], NULL};
-        assert_int_equal(scene_run(scene, argv), 1);
+        assert_int_equal(scene_run(scene, argv), rows[i].status);
         assert_last_line(scene, "err", rows[i].words);
     }
 }
@@ -381,6 +397,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_replay_client_inserts_samples_and_updates, desk_setup,
                                         desk_teardown),
         TEST(eval_refuses_what_is_no_parameters),
+        TEST(words_that_nobody_reads_are_refused_by_name),
         TEST(a_launch_file_is_compiled_and_run),
         TEST(an_interrupted_compiler_leaves_nothing_behind),
         TEST(h_means_help_in_the_tool_too),

@@ -302,7 +302,7 @@ static void a_run_goes_on_with_another_number_of_learners(void **state)
     uint64_t generation = 0;
     double actor_steps = 0;
     for (uint32_t i = 0; i < 4; i++) {
-        START(launch_modes[i % 2], numbers[i], limits[i], i > 0 ? "--resume" : "--log-level=info");
+        START(launch_modes[i % 2], numbers[i], limits[i], i > 0 ? "--resume" : "--seed=1");
         assert_int_equal(scene_wait(scene), 0);
         char *words = xasprintf("%u learner steps done", 100 * (i + 1));
         assert_file_contains(scene, "out", words);
@@ -312,14 +312,59 @@ static void a_run_goes_on_with_another_number_of_learners(void **state)
         actor_steps = summed_up(scene, "out", " actor steps");
         assert_true(i == 2 || last_generation(scene) > generation);
         generation = last_generation(scene);
+        assert_int_equal(count_in(scene, "err", "count is="), i > 0);
     }
+}
+
+/* The terminal has what is of all of them, and each one's log what is its own. */
+static void a_group_is_told_of_once(void **state)
+{
+    struct scene *scene = *state;
+    for (uint32_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        START(launch_modes[i], "--set=learner.max_steps=50", "--set=learner.mode=sharded");
+        assert_int_equal(scene_wait(scene), 0);
+        assert_int_equal(count_in(scene, "out", "generation 1 of learner: 2 learners, sharded\n"),
+                         1);
+        assert_int_equal(count_in(scene, "err", "learner"), 0);
+        assert_file_contains(scene, "run/logs/learner-1.log", "learner learns vector=");
+        assert_file_contains(scene, "run/logs/learner-1.log", "lanes group=learner");
+        assert_file_contains(scene, "run/logs/learner-1.log", "learner leaves group=learner");
+    }
+}
+
+/* Without names they are hosts, and this is one. */
+static void gaia_needs_no_names_of_sites(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=threads", "--set=learner.mode=gaia", "--set=learner.max_steps=50");
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "out", "50 learner steps done");
+    assert_file_contains(scene, "err",
+                         "learner 'learner': the mode is gaia, and all learners are at one site, "
+                         "this host, as .sites is not set: ");
+}
+
+/* Each has two connections to each other one, with both ends in the process. */
+static void too_many_learners_for_one_process_are_refused_with_numbers(void **state)
+{
+    struct scene *scene = *state;
+    char *command = xasprintf("ulimit -n 256; exec %s --run-dir=run --launch=threads "
+                              "--set=learner.count=12",
+                              DQN_LEARNERS);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 2);
+    free(command);
+    assert_last_line(scene, "err",
+                     "18 nodes need 442 open files in one process, and the hard limit is 256: "
+                     "raise it (ulimit -Hn), start them as processes or start fewer nodes");
 }
 
 static void a_deterministic_run_refuses_a_group(void **state)
 {
     struct scene *scene = *state;
     START("--launch=threads", "--deterministic");
-    assert_int_equal(scene_wait(scene), 1);
+    assert_int_equal(scene_wait(scene), 2);
     assert_last_line(scene, "err",
                      "learner 'learner': 2 learners learn together, in a "
                      "deterministic run a learner learns alone");
@@ -361,6 +406,10 @@ int main(void)
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(a_deterministic_run_refuses_a_group, scene_setup,
                                         scene_teardown),
+        cmocka_unit_test_setup_teardown(a_group_is_told_of_once, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(gaia_needs_no_names_of_sites, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(too_many_learners_for_one_process_are_refused_with_numbers,
+                                        scene_setup, scene_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

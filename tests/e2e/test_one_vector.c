@@ -160,6 +160,8 @@ static void dogwild_reaches_the_target_in_processes_and_threads(void **state)
         assert_int_equal(scene_wait(scene), 0);
         assert_file_contains(scene, "out", "the target of 475 is reached");
         assert_file_contains(scene, "run/logs/learner-1.log", "streams ended deltas=");
+        double version = reported(scene, 0, "version");
+        assert_true(version > 0 && version < 1 << 20); /* of the first generation */
         scene_empty(scene);
     }
 }

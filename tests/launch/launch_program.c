@@ -130,7 +130,10 @@ static void log_number(void *context)
 static trp_status log_twice(trp_context *context)
 {
     struct thread thread = {.running = false};
-    trp_log(TRP_INFO, "this is number=%u", trp_context_index(context));
+    bool warns = is("warns");
+    trp_log(warns ? TRP_WARN : TRP_INFO, "this is number=%u", trp_context_index(context));
+    if (warns)
+        fprintf(stderr, "2026 said, not logged\n");
     TRP_TRY(thread_start(&thread, "helper", log_number, context));
     thread_stop(&thread);
     return TRP_OK;
@@ -239,7 +242,7 @@ static trp_status user_run(trp_context *context, const void *arg)
         event(context, seed);
         return TRP_OK;
     }
-    if (is("logs"))
+    if (is("logs") || is("warns"))
         return log_twice(context);
     if (is("undeclared")) {
         trp_channel *channel;
@@ -328,6 +331,8 @@ static trp_status build(trp_program *program, int argc, char **argv)
         return build_learners(program);
     if (is("waits_for_late") && is_process_of("base/0"))
         pause();
+    if (is("reads_none"))
+        return trp_arguments_check(argc, argv, 0);
     if (is("refuses"))
         return trp_fail(TRP_INVALID_ARGUMENT, "build has nothing to build");
     int pid = is("differs") ? getpid() : 0;

@@ -184,6 +184,17 @@ static inline void assert_file_contains(const struct scene *scene, const char *n
     free(text);
 }
 
+/* How often `part` is in a file. */
+static inline size_t count_in(const struct scene *scene, const char *name, const char *part)
+{
+    char *text = scene_read(scene, name);
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        count++;
+    free(text);
+    return count;
+}
+
 /* The last line of a file; caller frees. */
 static inline char *last_line(const struct scene *scene, const char *name)
 {

@@ -74,7 +74,7 @@ static void a_deterministic_run_refuses_a_cache(void **state)
 {
     struct scene *scene = *state;
     START("--launch=threads", "--deterministic", "--max-steps=100");
-    assert_int_equal(scene_wait(scene), 1);
+    assert_int_equal(scene_wait(scene), 2);
     assert_file_contains(scene, "err", "cache 'cache': a deterministic run has none");
 }
 

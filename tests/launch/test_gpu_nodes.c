@@ -118,7 +118,7 @@ static void more_gpus_than_there_are_is_said_before_anything_starts(void **state
     set_host("2", NULL, NULL);
     const char *argv[] = {GPU_PROGRAM, "--run-dir=run", "--device=cuda:0", "--set=actor.gpus=1-2",
                           NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
+    assert_int_equal(scene_run(scene, argv), 2);
     assert_last_line(scene, "err",
                      "actor 'actor': .gpus is 1-2, but this host has 2 GPUs that CUDA sees "
                      "(CUDA_VISIBLE_DEVICES may hide others), counted from 0");
@@ -127,7 +127,55 @@ static void more_gpus_than_there_are_is_said_before_anything_starts(void **state
     free(path);
 }
 
-static void without_a_gpu_auto_is_the_cpu_and_each_node_says_so(void **state)
+static void a_gpu_that_is_not_there_is_said_once_before_anything_starts(void **state)
+{
+    struct scene *scene = *state;
+    char *path = scene_path(scene, "run");
+    set_host("0", NULL, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        const char *argv[] = {GPU_PROGRAM, "--run-dir=run", "--device=cuda:0", launch_modes[i],
+                              NULL};
+        assert_int_equal(scene_run(scene, argv), 2);
+        char *text = scene_read(scene, "err");
+        assert_string_equal(text, "gpu_program: learner 'learner': .device is cuda:0, but this "
+                                  "host has 0 GPUs that CUDA sees (CUDA_VISIBLE_DEVICES may hide "
+                                  "others), counted from 0\n");
+        free(text);
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
+    const char *insists[] = {GPU_PROGRAM, "--run-dir=run", "--set=evaluator.device=cuda:0", NULL};
+    assert_int_equal(scene_run(scene, insists), 2);
+    assert_last_line(scene, "err", "evaluator 'evaluator': .device is cuda:0, but this host has 0");
+    const char *plays[] = {GPU_PROGRAM, "eval", "--params=none", "--device=cuda:0", NULL};
+    assert_int_equal(scene_run(scene, plays), 2);
+    assert_int_equal(count_in(scene, "err", "CUDA sees 0 GPUs"), 1);
+    set_host("2", NULL, NULL);
+    const char *third[] = {GPU_PROGRAM, "--run-dir=run", "--set=actor.device=cuda:2", NULL};
+    assert_int_equal(scene_run(scene, third), 2);
+    assert_last_line(scene, "err", "actor 'actor': .device is cuda:2, but this host has 2 GPUs");
+    free(path);
+}
+
+static void gpus_of_nodes_that_compute_on_none_are_told_of(void **state)
+{
+    struct scene *scene = *state;
+    set_host("2", NULL, NULL);
+    const char *argv[] = {GPU_PROGRAM,
+                          "--run-dir=run",
+                          TARGET,
+                          "--set=learner.gpus=0-1",
+                          "--set=actor.gpus=0",
+                          "--set=evaluator.device=cuda:0",
+                          "--set=evaluator.gpus=1",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "err",
+                         "nobody reads learner.gpus=0-1; it needs device=cuda:* or auto\n");
+    assert_file_contains(scene, "err", "nobody reads actor.gpus=0; it needs device=cuda:* or auto");
+    assert_int_equal(count_in(scene, "err", "nobody reads"), 2);
+}
+
+static void without_a_gpu_auto_is_the_cpu_which_logs_and_once_the_terminal_say(void **state)
 {
     static const char *const nodes[] = {"learner-0", "actor-0", "actor-1", "evaluator-0"};
     struct scene *scene = *state;
@@ -138,9 +186,9 @@ static void without_a_gpu_auto_is_the_cpu_and_each_node_says_so(void **state)
     for (size_t i = 0; i < 4; i++)
         assert_logged(scene, nodes[i],
                       "device auto is the CPU: there is no device cuda:0: CUDA sees 0 GPUs");
-    const char *insists[] = {GPU_PROGRAM, "--run-dir=other", "--set=evaluator.device=cuda:0", NULL};
-    assert_int_equal(scene_run(scene, insists), 1);
-    assert_last_line(scene, "err", "evaluator/0: there is no device cuda:0: CUDA sees 0 GPUs here");
+    assert_int_equal(count_in(scene, "err", "device auto"), 1);
+    assert_file_contains(scene, "err",
+                         "gpu_program: device auto is the CPU: CUDA sees no GPU here");
 }
 
 static void a_gpu_that_is_lost_ends_the_run_by_name(void **state)
@@ -288,7 +336,9 @@ int main(void)
         SCENE(threads_compute_on_the_gpus_that_are_theirs),
         SCENE(learners_that_are_threads_sum_up_on_their_gpu),
         SCENE(more_gpus_than_there_are_is_said_before_anything_starts),
-        SCENE(without_a_gpu_auto_is_the_cpu_and_each_node_says_so),
+        SCENE(a_gpu_that_is_not_there_is_said_once_before_anything_starts),
+        SCENE(gpus_of_nodes_that_compute_on_none_are_told_of),
+        SCENE(without_a_gpu_auto_is_the_cpu_which_logs_and_once_the_terminal_say),
         SCENE(a_gpu_that_is_lost_ends_the_run_by_name),
         SCENE(learners_continue_without_one_whose_gpu_is_lost),
         SCENE(an_actor_that_is_started_again_has_its_gpu_again),

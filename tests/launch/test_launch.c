@@ -390,6 +390,52 @@ static void an_interrupt_at_the_terminal_is_a_clean_stop(void **state)
     free(text);
 }
 
+/* In the moment in which it is in the launcher's group. The launcher ignores what the test sends,
+ * all the time. */
+static void a_signal_of_a_terminal_hits_no_node_that_is_just_started(void **state)
+{
+    struct scene *scene = *state;
+    for (int i = 0; i < 4; i++) {
+        scene_empty(scene);
+        signal(SIGINT, SIG_IGN); /* which a child inherits */
+        int terminal = start_at_terminal(scene, "done");
+        signal(SIGINT, SIG_DFL);
+        int status = 0;
+        struct deadline deadline = patience();
+        while (waitpid(scene->pid, &status, WNOHANG) == 0 &&
+               !deadline_passed(deadline, &clock_monotonic))
+            kill(-scene->pid, SIGINT);
+        scene->pid = 0;
+        close(terminal);
+        if (status != 0) {
+            char *text = scene_read(scene, "err");
+            fail_msg("it ended with %d:\n%s", status, text);
+        }
+    }
+}
+
+/* The signal waits when the program begins, as one does that comes before the launcher looks. */
+static void an_interrupt_before_nodes_are_started_starts_none(void **state)
+{
+    struct scene *scene = *state;
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        sigprocmask(SIG_BLOCK, &interrupt, &before); /* a child has our mask */
+        start_scenario(scene, "wait", launch_modes[i]);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        kill(scene->pid, SIGINT);
+        assert_int_equal(scene_wait(scene), 128 + SIGINT);
+        assert_last_line(scene, "err", "stopped by signal 2 (Interrupt); go on with: ");
+        assert_file_contains(scene, "run/config.json", "launch_program");
+        char *log = scene_read(scene, "run/logs/base-0.log");
+        assert_string_equal(log, "");
+        free(log);
+    }
+}
+
 static void await_state(pid_t pid, bool stopped)
 {
     struct deadline deadline = patience();
@@ -500,17 +546,6 @@ static void nodes_do_not_outlive_a_killed_launcher(void **state)
 
 /* ---- output ------------------------------------------------------------------------------ */
 
-/* How often `part` is in a file. */
-static size_t count_in(const struct scene *scene, const char *name, const char *part)
-{
-    char *text = scene_read(scene, name);
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, part)); at++)
-        count++;
-    free(text);
-    return count;
-}
-
 static void every_node_has_a_log_of_its_own(void **state)
 {
     struct scene *scene = *state;
@@ -524,10 +559,33 @@ static void every_node_has_a_log_of_its_own(void **state)
         assert_file_contains(scene, "run/logs/user-1.log", "its thread logs number=1\n");
         assert_int_equal(count_in(scene, "run/logs/user-1.log", "number="), 2);
         assert_int_equal(count_in(scene, "run/logs/base-0.log", "number="), 0);
-        assert_int_equal(count_in(scene, "err", "number="), 4);
+        assert_int_equal(count_in(scene, "err", "number="), 0);
     }
-    assert_file_contains(scene, "err", "info  user/0 this is number=0\n");
-    assert_file_contains(scene, "err", "info  user/1 its thread logs number=1\n");
+}
+
+static void the_terminal_has_warnings_of_nodes_or_what_it_is_told_to_have(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        assert_int_equal(run_scenario(scene, "warns", launch_modes[i]), 0);
+        assert_int_equal(count_in(scene, "err", "number="), 2);
+        assert_int_equal(count_in(scene, "err", " this is number="), 2);
+        assert_file_contains(scene, "err", "2026 said, not logged\n");
+        assert_file_contains(scene, "run/logs/user-0.log", "its thread logs number=0\n");
+        scene_empty(scene);
+        const char *argv[] = {LAUNCH_PROGRAM,
+                              "--run-dir=run",
+                              launch_modes[i],
+                              "--log-level=info",
+                              "--",
+                              "logs",
+                              NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        assert_int_equal(count_in(scene, "err", "number="), 4);
+        assert_file_contains(scene, "err", "this is number=0\n");
+        assert_file_contains(scene, "err", "its thread logs number=1\n");
+    }
 }
 
 static void long_lines_arrive_whole(void **state)
@@ -581,7 +639,7 @@ static void a_running_run_is_not_resumed(void **state)
     snprintf(other.dir, sizeof other.dir, "/tmp/troupe-test-XXXXXX");
     assert_non_null(mkdtemp(other.dir));
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", dir, "--", "wait", NULL};
-    assert_int_equal(scene_run(&other, argv), 1);
+    assert_int_equal(scene_run(&other, argv), 2);
     char *owner = xasprintf("a run is going on here (process %d)", scene->pid);
     assert_last_line(&other, "err", owner);
     nftw(other.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -602,7 +660,7 @@ static void who_holds_a_run_directory_is_named(void **state)
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(fcntl(fd, F_SETLK, &all), 0);
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=run", "--", "done", NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
+    assert_int_equal(scene_run(scene, argv), 2);
     assert_last_line(scene, "err", holder);
     close(fd);
     assert_int_equal(scene_run(scene, argv), 0);
@@ -678,6 +736,8 @@ int main(void)
         TEST(a_long_run_directory_still_has_sockets),
         TEST(interrupts_stop_in_order_and_show_in_the_status),
         TEST(an_interrupt_at_the_terminal_is_a_clean_stop),
+        TEST(a_signal_of_a_terminal_hits_no_node_that_is_just_started),
+        TEST(an_interrupt_before_nodes_are_started_starts_none),
         TEST(a_run_can_be_suspended_and_continued),
         TEST(suspended_time_does_not_count),
         TEST(a_node_that_does_not_stop_is_killed_and_named),
@@ -686,6 +746,7 @@ int main(void)
         TEST(a_second_signal_kills_at_once),
         TEST(nodes_do_not_outlive_a_killed_launcher),
         TEST(every_node_has_a_log_of_its_own),
+        TEST(the_terminal_has_warnings_of_nodes_or_what_it_is_told_to_have),
         TEST(long_lines_arrive_whole),
         TEST(a_closed_terminal_stops_the_program),
         TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),

@@ -256,7 +256,7 @@ static void a_refusal_to_resume_names_the_option_and_both_values(void **state)
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(RUN(scene, "tells", "--run-dir=run", "--resume", launch_modes[i],
                              "--set=teller.title=chess"),
-                         1);
+                         2);
         assert_one_error(scene,
                          "run/config.json: the run cannot go on with other values of what it "
                          "has stored: teller.widths is 2, was 5: give the old ones with "

@@ -18,7 +18,7 @@ static void a_run_directory_is_not_used_twice(void **state)
 {
     struct scene *scene = *state;
     assert_int_equal(run_scenario(scene, "done", NULL), 0);
-    assert_int_equal(run_scenario(scene, "done", NULL), 1);
+    assert_int_equal(run_scenario(scene, "done", NULL), 2);
     assert_last_line(scene, "err", "there is a run in it already; --resume goes on with it");
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "run", "--", "done", NULL};
     assert_int_equal(scene_run(scene, argv), 0);
@@ -31,7 +31,7 @@ static void sockets_are_in_the_run_directory_itself(void **state)
     const char *prepare[] = {"/bin/sh", "-c",
                              "mkdir -m 755 run elsewhere && ln -s ../elsewhere run/sockets", NULL};
     assert_int_equal(scene_run(scene, prepare), 0);
-    assert_int_equal(run_scenario(scene, "done", NULL), 1);
+    assert_int_equal(run_scenario(scene, "done", NULL), 2);
     assert_last_line(scene, "err",
                      "run/sockets: it is a link or a file, and has to be a directory");
     struct stat info;
@@ -78,15 +78,15 @@ static void a_resumed_run_draws_other_numbers_that_follow_from_its_seed(void **s
     assert_file_contains(scene, "run/config.json", "\"life\":\t\"2\"");
 }
 
-static void nothing_to_resume_is_an_error(void **state)
+static void nothing_to_resume_is_wrong_usage(void **state)
 {
     struct scene *scene = *state;
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=nowhere", "--", "done", NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
+    assert_int_equal(scene_run(scene, argv), 2);
     assert_last_line(scene, "err",
                      "nowhere: there is no run to resume: start one without --resume");
     const char *latest[] = {LAUNCH_PROGRAM, "--resume", "--", "done", NULL};
-    assert_int_equal(scene_run(scene, latest), 1);
+    assert_int_equal(scene_run(scene, latest), 2);
     assert_last_line(scene, "err",
                      "runs/latest: there is no run to resume: start one without --resume");
 }
@@ -176,7 +176,7 @@ static void too_few_descriptors_are_an_error_with_numbers(void **state)
     struct scene *scene = *state;
     char *command = xasprintf("ulimit -n 64; exec %s --run-dir=run -- many", LAUNCH_PROGRAM);
     const char *argv[] = {"/bin/bash", "-c", command, NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
+    assert_int_equal(scene_run(scene, argv), 2);
     free(command);
     assert_last_line(scene, "err",
                      "201 nodes need 836 open files in the launcher, and the hard limit is 64");
@@ -233,6 +233,7 @@ static void wrong_graphs_are_one_line_and_status_2(void **state)
         {"twice", "launch_program: node 'base': this name is used twice\n"},
         {"unused", "launch_program: node 'lost': .uses[0] is not a node of this program\n"},
         {"refuses", "launch_program: build has nothing to build\n"},
+        {"reads_none", "launch_program: 'reads_none': the program takes no arguments after --\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(run_scenario(scene, rows[i].flag, NULL), 2);
@@ -288,7 +289,7 @@ int main(void)
         TEST(a_run_directory_is_not_used_twice),
         TEST(sockets_are_in_the_run_directory_itself),
         TEST(a_resumed_run_draws_other_numbers_that_follow_from_its_seed),
-        TEST(nothing_to_resume_is_an_error),
+        TEST(nothing_to_resume_is_wrong_usage),
         TEST(a_run_without_a_directory_gets_a_new_one),
         TEST(the_latest_run_is_known_wherever_it_is),
         TEST(a_given_directory_makes_no_other),

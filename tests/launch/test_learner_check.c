@@ -120,6 +120,67 @@ static void all_copies_of_an_actor_act_before_it_waits(void **state)
     check_wish(&wish, "its actors wait for a version after 4 items");
 }
 
+/* What a program with such learners is told at its start; NULL: nothing. */
+static void check_remark(const trp_learner_options *learning, const char *words)
+{
+    struct fixture *fixture;
+    setup((void **)&fixture);
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_learner_options options = *learning;
+    options.agent = &fixture->agent;
+    options.env = "CartPole-v1";
+    options.replay = nodes.replay;
+    trp_node pair = trp_add_learner(fixture->program, "pair", &options);
+    if (program_check(fixture->program) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    char *remark = learner_remark(program_group(fixture->program, pair));
+    if (words && remark)
+        assert_string_equal(remark, words);
+    assert_int_equal(words != NULL, remark != NULL);
+    free(remark);
+    teardown((void **)&fixture);
+}
+
+static void sites_that_change_nothing_are_told_of(void **state)
+{
+    (void)state;
+    const char one[] = "learner 'pair': .sites is a,a, which is one site: it changes nothing";
+    check_remark(&(trp_learner_options){.count = 2, .sites = "a,a"}, one);
+    check_remark(&(trp_learner_options){.count = 1, .sites = "a"},
+                 "learner 'pair': .sites is a, which is one site: it changes nothing");
+    check_remark(&(trp_learner_options){.count = 3, .sites = "a,b,ab"},
+                 "learner 'pair': .sites is a,b,ab, of which each has one learner: sums go round "
+                 "one ring, as without it");
+    check_remark(&(trp_learner_options){.count = 3, .sites = "a,b,a"}, NULL);
+    check_remark(&(trp_learner_options){.count = 3}, NULL);
+    /* Nobody reads these, which is said with what they need. */
+    check_remark(&(trp_learner_options){.count = 2, .sites = "a,a", .mode = TRP_LEARNERS_HOGWILD},
+                 NULL);
+}
+
+static void gaia_at_one_site_is_told_of(void **state)
+{
+    (void)state;
+    trp_learner_options gaia = {.count = 2, .mode = TRP_LEARNERS_GAIA};
+    check_remark(&gaia, "learner 'pair': the mode is gaia, and all learners are at one site, this "
+                        "host, as .sites is not set: they go on from their mean after every step, "
+                        "and nothing goes between sites");
+    gaia.sites = "a,a";
+    check_remark(&gaia, "learner 'pair': the mode is gaia, and all learners are at one site: they "
+                        "go on from their mean after every step, and nothing goes between sites");
+    gaia.sites = "a,b";
+    check_remark(&gaia, NULL);
+}
+
+/* No option can. */
+static void what_a_server_is_set_by_is_said(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = dqn_with(TRP_ADAM), .learning = {.mode = TRP_LEARNERS_SERVER}};
+    check_wish(&wish, "learner 'learner': the mode is server, and .server is not set: the launch "
+                      "file sets it, in C, to what trp_add_parameter_server() returned");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +189,9 @@ int main(void)
         cmocka_unit_test(actors_that_wait_insert_what_a_version_is_made_of),
         cmocka_unit_test(who_does_not_wait_or_learns_of_items_again_needs_no_more),
         cmocka_unit_test(all_copies_of_an_actor_act_before_it_waits),
+        cmocka_unit_test(sites_that_change_nothing_are_told_of),
+        cmocka_unit_test(gaia_at_one_site_is_told_of),
+        cmocka_unit_test(what_a_server_is_set_by_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

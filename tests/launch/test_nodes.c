@@ -188,7 +188,7 @@ static void a_node_that_does_not_end_is_named_to_who_resumes(void **state)
     struct flock learner = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 1};
     int fd = open_nodes(scene);
     assert_int_equal(fcntl(fd, F_SETLK, &learner), 0);
-    assert_int_equal(scene_run(scene, resume), 1);
+    assert_int_equal(scene_run(scene, resume), 2);
     char *failure = xasprintf("run: learner/0 of the life before still runs after 0.1 s "
                               "(process %d)",
                               (int)getpid());
@@ -211,6 +211,24 @@ static void a_short_life_forgets_no_steps(void **state)
     assert_int_equal(scene_run(scene, resume), 0);
     assert_true(summed_up(scene, "out", " actor steps") >= actors);
     assert_true(summed_up(scene, "out", " learner steps in all lives") >= learner);
+}
+
+/* It is killed before its first checkpoint: the next life begins anew. */
+static void a_life_without_a_checkpoint_counts_in_no_total(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--", "plays", NULL};
+    const char *resume[] = {NODES_PROGRAM, "--resume", "--run-dir=run", "--max-steps=7", "--",
+                            "plays",       NULL};
+    scene_start(scene, argv);
+    struct deadline deadline = patience();
+    while (value_of(scene, "learner/0", "learner_steps") < 100)
+        look_again_soon(deadline, "steps");
+    kill(pid_of_node(scene, "learner/0"), SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_true(summed_up(scene, "err", " learner steps") >= 100);
+    assert_int_equal(scene_run(scene, resume), 0);
+    assert_int_equal(summed_up(scene, "out", " learner steps in all lives"), 7);
 }
 
 /* ---- what is printed and logged ---------------------------------------------------------- */
@@ -382,6 +400,7 @@ int main(void)
         TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),
         TEST(a_node_that_does_not_end_is_named_to_who_resumes),
         TEST(a_short_life_forgets_no_steps),
+        TEST(a_life_without_a_checkpoint_counts_in_no_total),
         TEST(printed_commands_can_be_pasted_into_a_shell),
         TEST(a_log_tells_when_its_node_began_served_and_ended),
         TEST(a_log_that_grows_is_cut_while_its_node_runs),

@@ -299,7 +299,7 @@ static void saved_parameters_are_played_with_their_statistics(void **state)
     }
     trp_checkpoint_destroy(checkpoint);
     const char *refused[] = {NORMALIZING_PROGRAM, "eval", without, NULL};
-    assert_int_equal(scene_run(scene, refused), 1);
+    assert_int_equal(scene_run(scene, refused), 2);
     assert_file_contains(scene, "err", "bare has no statistics, but Drift?");
     free(without);
     free(bare);

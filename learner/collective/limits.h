@@ -26,7 +26,7 @@ enum {
     COLLECTIVE_SEGMENT_BYTES = 128 << 10,
     /* transfer.c: what came in is passed on when there is so much of it: a call costs 2 us.
      * shared_lane.c: so much is sent, or received, before the other is looked after. */
-    COLLECTIVE_GRAIN_BYTES = 32 << 10,
+    COLLECTIVE_GRAIN_BYTES = 64 << 10,
     /* transfer.c: values that are received together with the call before them. */
     COLLECTIVE_TOGETHER_BYTES = 32 << 10,
     /* shared_lane.c: what is on its way between two ranks of a host, in each direction. It is half

@@ -12,13 +12,15 @@
 #include <unistd.h>
 
 #include <troupe/troupe.h>
+#include "../core/patience.h"
 #include "core/alloc.h"
 #include "launch/host.h"
 #include "launch/run.h"
 
-enum { MEMBERS = 2, GROUPS = 2, NODES = GROUPS * MEMBERS };
+enum { MEMBERS = 2, GROUPS = 2, LEARNERS = GROUPS * MEMBERS, WATCHER = LEARNERS, NODES };
+enum { TIMEOUT_MS = 100 };
 
-/* A learner in its process. */
+/* A node in its process: a learner, or the watcher, which uses the first group. */
 struct player {
     struct host host; /* what meeting.c uses of one */
     trp_context context;
@@ -31,7 +33,7 @@ struct scene {
     char dir[32];
     struct launch_options options;
     struct run run;
-    struct player players[NODES]; /* of "learner", then of "tutor" */
+    struct player players[NODES]; /* of "learner", of "tutor", and the watcher */
 };
 
 static uint32_t restarts, kills;
@@ -56,20 +58,30 @@ static const struct launch_target counting_target = {.restart = count_restart, .
 /* ---- a run ------------------------------------------------------------------------------------
  */
 
+static trp_status watch(trp_context *context, const void *arg)
+{
+    (void)context;
+    (void)arg;
+    return TRP_OK;
+}
+
 static trp_program *two_gangs(void)
 {
     trp_program *program = trp_program_create("gangs");
     trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}});
     static const char *const names[GROUPS] = {"learner", "tutor"};
+    trp_node groups[GROUPS];
     for (uint32_t i = 0; i < GROUPS; i++)
-        trp_add_learner(program, names[i],
-                        &(trp_learner_options){.agent = &agent,
-                                               .env = "Catch",
-                                               .envs = 1,
-                                               .count = MEMBERS,
-                                               .on_failure = TRP_ON_FAILURE_CONTINUE,
-                                               .restarts = 1,
-                                               .collective_timeout_ms = 60000});
+        groups[i] = trp_add_learner(program, names[i],
+                                    &(trp_learner_options){.agent = &agent,
+                                                           .env = "Catch",
+                                                           .envs = 1,
+                                                           .count = MEMBERS,
+                                                           .on_failure = TRP_ON_FAILURE_CONTINUE,
+                                                           .restarts = 1,
+                                                           .collective_timeout_ms = TIMEOUT_MS});
+    trp_add_node(program, "watcher",
+                 &(trp_node_options){.run = watch, .uses = groups, .use_count = 1});
     return program;
 }
 
@@ -132,13 +144,14 @@ static void scene_end(struct scene *scene)
         trp_stop_destroy(player->context.stop);
         cond_cleanup(&player->host.changed);
         mutex_cleanup(&player->host.mutex);
+        free(run->nodes[i].address);
         free(run->nodes[i].failure);
         free(run->nodes[i].excuse);
     }
     gangs_destroy(run);
     free(run->links);
     free(run->nodes);
-    output_destroy(run->output, 0);
+    output_destroy(run->output, PATIENCE_MS);
     loop_cleanup(&run->loop);
     trp_program_destroy(run->program);
     char *command = xasprintf("rm -rf %s", scene->dir);
@@ -245,9 +258,9 @@ static void each_group_goes_on_with_numbers_of_its_own(void **state)
     trp_generation given;
     (void)state;
     scene_begin(&scene, "learner 10\ntutor 20");
-    for (uint32_t i = 0; i < NODES; i++)
+    for (uint32_t i = 0; i < LEARNERS; i++)
         announce(&scene.players[i]);
-    for (uint32_t i = 0; i < NODES; i++) {
+    for (uint32_t i = 0; i < LEARNERS; i++) {
         hear(&scene.players[i], UINT32_MAX);
         assert_int_equal(next_of(&scene.players[i], 0, &given), TRP_OK);
         assert_int_equal(given.number, i < MEMBERS ? 11 : 21);
@@ -409,6 +422,101 @@ static void a_program_that_stops_begins_no_generation(void **state)
     scene_end(&scene);
 }
 
+/* A member's process begins anew. */
+static void begin_again(struct player *player)
+{
+    struct control_message message;
+    while (control_receive(player->fds[1], &message) == TRP_OK)
+        ;
+    meeting_destroy(player->context.meeting);
+    player->context.meeting = meeting_create(&player->context);
+    player->rendezvous = context_rendezvous(&player->context);
+    announce(player);
+}
+
+/* One of two says that the first generation is broken, the other one nothing. */
+static void await_loss(struct scene *scene)
+{
+    struct player *one = &scene->players[0];
+    struct deadline deadline = patience();
+    meet_first(scene);
+    int64_t before_ns = clock_now_ns(&clock_monotonic);
+    one->rendezvous->impl->broken(one->rendezvous, 1, "the other one hangs");
+    link_drain(one->link);
+    while (!scene->run.nodes[1].failed) {
+        look_again_soon(deadline, "the loss");
+        gangs_tick(&scene->run);
+    }
+    assert_true(clock_now_ns(&clock_monotonic) - before_ns >
+                (TIMEOUT_MS + GANG_WORD_MS) * INT64_C(1000000));
+    assert_string_equal(scene->run.nodes[1].failure,
+                        "the other learners of learner waited 0.1 s for it");
+}
+
+static void who_is_lost_is_killed_once_and_comes_back(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, NULL);
+    await_loss(&scene);
+    gangs_tick(&scene.run);
+    assert_int_equal(kills, 1);
+    scene.run.nodes[1].running = false;
+    assert_true(gangs_go_on(&scene.run, &scene.run.nodes[1]));
+    assert_int_equal(restarts, 1);
+    begin_again(&scene.players[1]);
+    expect_generation(&scene, 3);
+    scene_end(&scene);
+}
+
+static void a_thread_that_is_lost_is_left_alone(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, NULL);
+    scene.options.mode = LAUNCH_THREADS;
+    await_loss(&scene);
+    assert_int_equal(kills, 0);
+    scene_end(&scene);
+}
+
+/* ---- who uses them ----------------------------------------------------------------------------
+ */
+
+/* Among what the watcher was told, in which nothing else is lost. */
+static bool is_told(struct scene *scene, enum control_verb verb, uint32_t node, const char *rest)
+{
+    struct control_message message;
+    while (control_receive(scene->players[WATCHER].fds[1], &message) == TRP_OK)
+        if (message.verb == verb && message.node == node && strcmp(message.rest, rest) == 0)
+            return true;
+    return false;
+}
+
+static void serve_at(struct scene *scene, uint32_t number, const char *address)
+{
+    struct run_node *node = &scene->run.nodes[number];
+    free(node->address);
+    node->address = xstrdup(address);
+    links_update(&scene->run);
+}
+
+static void who_uses_a_group_is_told_who_publishes_and_where(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, NULL);
+    meet_first(&scene);
+    assert_true(is_told(&scene, CONTROL_PUBLISHER, 0, "-"));
+    serve_at(&scene, 0, "unix:old");
+    assert_true(is_told(&scene, CONTROL_PEER, 0, "unix:old"));
+    assert_true(fails(&scene, 0, TRP_INTERNAL));
+    assert_true(is_told(&scene, CONTROL_PUBLISHER, 1, "-"));
+    serve_at(&scene, 0, "unix:new"); /* of its next life */
+    assert_true(is_told(&scene, CONTROL_PEER, 0, "unix:new"));
+    scene_end(&scene);
+}
+
 /* ---- a member's end ---------------------------------------------------------------------------
  */
 
@@ -495,20 +603,21 @@ static void the_newest_is_known_before_it_is_asked_for(void **state)
     scene_end(&scene);
 }
 
-static void a_wait_ends_with_the_stop_or_a_dismissal(void **state)
+static void a_wait_ends_with_a_dismissal_or_the_stop(void **state)
 {
     struct scene scene;
     trp_generation given;
     (void)state;
     scene_begin(&scene, NULL);
-    struct player *player = &scene.players[1];
-    deliver(player, CONTROL_DISMISSED, "learner/1 was taken for lost");
-    deliver(player, CONTROL_DISMISSED, "again");
-    trp_rendezvous *rendezvous = player->rendezvous;
-    assert_int_equal(rendezvous->impl->next(rendezvous, 0, 60000, &given), TRP_UNAVAILABLE);
-    assert_string_equal(trp_last_error(), "learner/1 was taken for lost");
-    trp_stop_request(player->context.stop);
-    assert_int_equal(rendezvous->impl->next(rendezvous, 0, 60000, &given), TRP_CANCELLED);
+    trp_rendezvous *ends[] = {scene.players[0].rendezvous, scene.players[1].rendezvous};
+    deliver(&scene.players[0], CONTROL_DISMISSED, "learner/0 was taken for lost");
+    deliver(&scene.players[0], CONTROL_DISMISSED, "again");
+    trp_stop_request(scene.players[1].context.stop);
+    int64_t before_ns = clock_now_ns(&clock_monotonic);
+    assert_int_equal(ends[0]->impl->next(ends[0], 0, 2 * PATIENCE_MS, &given), TRP_UNAVAILABLE);
+    assert_string_equal(trp_last_error(), "learner/0 was taken for lost");
+    assert_int_equal(ends[1]->impl->next(ends[1], 0, 2 * PATIENCE_MS, &given), TRP_CANCELLED);
+    assert_true(clock_now_ns(&clock_monotonic) - before_ns < PATIENCE_MS * INT64_C(1000000));
     scene_end(&scene);
 }
 
@@ -525,10 +634,13 @@ int main(void)
         cmocka_unit_test(who_comes_too_late_is_told_so),
         cmocka_unit_test(who_is_left_when_the_group_ends_is_told_why),
         cmocka_unit_test(a_program_that_stops_begins_no_generation),
+        cmocka_unit_test(who_is_lost_is_killed_once_and_comes_back),
+        cmocka_unit_test(a_thread_that_is_lost_is_left_alone),
+        cmocka_unit_test(who_uses_a_group_is_told_who_publishes_and_where),
         cmocka_unit_test(a_generation_counts_once_all_of_it_is_there),
         cmocka_unit_test(of_half_a_generation_nothing_is_left),
         cmocka_unit_test(the_newest_is_known_before_it_is_asked_for),
-        cmocka_unit_test(a_wait_ends_with_the_stop_or_a_dismissal),
+        cmocka_unit_test(a_wait_ends_with_a_dismissal_or_the_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,6 +316,27 @@ static void different_operations_are_found(void **state)
     check_failing(3, true, TRP_FAILED_PRECONDITION, "ranks started different operations");
 }
 
+/* The device fails who frees memory that a sum uses, or drops a queue with one. */
+static void who_leaves_waits_for_the_sums_that_are_put(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct virtual_ranks ranks;
+        struct late_device *late = late_create(seed);
+        ranks_begin(&ranks, &late->base, 3, 20000);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            vector_give(&ranks.vectors[rank], rank, 100, TRP_COLLECTIVE_F32);
+            begin(ranks.groups[rank], &ranks.vectors[rank], ALLREDUCE, 100, TRP_COLLECTIVE_F32,
+                  TRP_COLLECTIVE_SUM);
+        }
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            trp_collective_destroy(ranks.groups[rank]);
+            vector_destroy(&ranks.vectors[rank], ranks.device);
+        }
+        late_destroy(late);
+    }
+}
+
 static void who_does_not_come_is_named(void **state)
 {
     (void)state;
@@ -334,6 +355,7 @@ int main(void)
         cmocka_unit_test(who_waits_for_one_that_left_is_told),
         cmocka_unit_test(different_operations_are_found),
         cmocka_unit_test(who_does_not_come_is_named),
+        cmocka_unit_test(who_leaves_waits_for_the_sums_that_are_put),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

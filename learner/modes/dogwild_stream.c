@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/finite.h"
 
-#define STREAM_MAGIC UINT64_C(0x31646c6977676f64) /* "dogwild1" */
+#define STREAM_MAGIC UINT64_C(0x32646c6977676f64) /* "dogwild2" */
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -68,28 +68,36 @@ void stream_destroy(struct stream *stream)
     *stream = (struct stream){0};
 }
 
-void stream_begin(struct stream *stream, uint64_t generation, uint64_t nonce, uint32_t rank,
-                  uint32_t size)
+/* Of rank `rank` on, the first that may know. */
+static void stream_ask_rank(struct stream *stream, uint32_t rank)
 {
+    stream->followed = rank == stream->rank && !stream->knows ? rank + 1 : rank;
+    for (uint32_t i = 0; stream_is_followed(stream) && i < stream->size; i++)
+        if (!stream->peers[i].sequences)
+            stream->peers[i].sequences = xcalloc(stream->chunk_count, sizeof(uint64_t));
+}
+
+void stream_begin(struct stream *stream, const struct stream_place *place)
+{
+    bool worked = !stream_is_followed(stream) && !place->fresh;
     destroy_peers(stream);
-    stream->generation = generation;
-    stream->nonce = nonce;
-    stream->rank = rank;
-    stream->size = size;
-    stream->peers = xcalloc(size, sizeof *stream->peers);
-    for (uint32_t i = 1; i < size && rank == 0; i++)
-        stream->peers[i].sequences = xcalloc(stream->chunk_count, sizeof(uint64_t));
+    stream->generation = place->generation;
+    stream->nonce = place->nonce;
+    stream->rank = place->rank;
+    stream->size = place->size;
+    stream->knows = place->knows;
+    stream->peers = xcalloc(stream->size, sizeof *stream->peers);
     for (size_t i = 0; i < stream->chunk_count; i++) {
         struct stream_chunk *chunk = &stream->chunks[i];
         chunk->waits = 0;
         chunk->answered = false;
-        if (!stream->works)
-            load_base(chunk); /* it has no steps that rank 0 does not know */
+        if (!worked)
+            load_base(chunk); /* it has no steps that others do not know */
     }
-    stream->works = rank > 0;
     stream->next = stream->chunk_count;
     stream->awaited = 0;
     stream->own_steps = 0;
+    stream_ask_rank(stream, 0);
 }
 
 void stream_note_step(struct stream *stream, uint64_t steps)
@@ -101,7 +109,7 @@ void stream_note_step(struct stream *stream, uint64_t steps)
 
 bool stream_has_all(const struct stream *stream)
 {
-    for (size_t i = 0; i < stream->chunk_count && stream->rank > 0; i++)
+    for (size_t i = 0; i < stream->chunk_count && !stream_is_followed(stream); i++)
         if (!stream->chunks[i].answered)
             return false;
     return true;
@@ -137,7 +145,7 @@ static size_t stream_bytes(struct stream *stream, struct stream_message *message
 
 size_t stream_ask(struct stream *stream, struct stream_message *message)
 {
-    if (stream->rank == 0 || stream->awaited == DOGWILD_WINDOW)
+    if (stream_is_followed(stream) || stream_is_lost(stream) || stream->awaited == DOGWILD_WINDOW)
         return 0;
     while (stream->next < stream->chunk_count) {
         struct stream_chunk *chunk = &stream->chunks[stream->next++];
@@ -145,7 +153,8 @@ size_t stream_ask(struct stream *stream, struct stream_message *message)
             continue;
         float now[DOGWILD_NUMBERS];
         load_shared(chunk->values, now, 2 * pairs_of(chunk));
-        *message = (struct stream_message){.count = (uint32_t)chunk->count,
+        *message = (struct stream_message){.kind = STREAM_DELTA,
+                                           .count = (uint32_t)chunk->count,
                                            .chunk = (uint64_t)(chunk - stream->chunks),
                                            .sequence = ++chunk->sequence,
                                            .steps = stream->own_steps};
@@ -160,11 +169,18 @@ size_t stream_ask(struct stream *stream, struct stream_message *message)
     return 0;
 }
 
+/* It is to the last delta of its chunk. */
+static bool is_awaited(const struct stream *stream, const struct stream_message *message)
+{
+    const struct stream_chunk *chunk = &stream->chunks[message->chunk];
+    return chunk->waits > 0 && message->sequence == chunk->sequence;
+}
+
 static void take_stream_answer(struct stream *stream, const struct stream_message *message)
 {
     struct stream_chunk *chunk = &stream->chunks[message->chunk];
     uint64_t steps = atomic_load(stream->steps);
-    if (chunk->waits == 0 || message->sequence != chunk->sequence) {
+    if (message->rank != stream->followed || !is_awaited(stream, message)) {
         stream->counters.old++;
         return;
     }
@@ -181,7 +197,32 @@ static void take_stream_answer(struct stream *stream, const struct stream_messag
         ;
 }
 
-/* ---- rank 0 ---------------------------------------------------------------------------------- */
+/* The delta is what has not been sent yet again. */
+static void take_refusal(struct stream *stream, const struct stream_message *message)
+{
+    struct stream_chunk *chunk = &stream->chunks[message->chunk];
+    bool awaited = is_awaited(stream, message);
+    for (size_t i = 0; awaited && i < chunk->count; i++)
+        chunk->base[i] -= message->numbers[i];
+    if (awaited) {
+        chunk->waits = 0;
+        stream->awaited--;
+        stream->counters.refused++;
+    }
+    if (message->rank == stream->followed)
+        stream_ask_rank(stream, stream->followed + 1);
+}
+
+/* ---- who is followed ------------------------------------------------------------------------- */
+
+/* Its sender asks the next rank. */
+static size_t refuse_delta(struct stream *stream, const struct stream_message *message,
+                           struct stream_message *answer)
+{
+    *answer = *message;
+    answer->kind = STREAM_REFUSAL;
+    return stream_bytes(stream, answer);
+}
 
 static size_t take_delta(struct stream *stream, const struct stream_message *message,
                          struct stream_message *answer)
@@ -209,7 +250,8 @@ static size_t take_delta(struct stream *stream, const struct stream_message *mes
         peer->steps = message->steps;
     }
     stream->counters.taken++;
-    *answer = (struct stream_message){.count = message->count,
+    *answer = (struct stream_message){.kind = STREAM_ANSWER,
+                                      .count = message->count,
                                       .chunk = message->chunk,
                                       .sequence = message->sequence,
                                       .steps = atomic_load(stream->steps)};
@@ -220,14 +262,15 @@ static size_t take_delta(struct stream *stream, const struct stream_message *mes
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Whether it is a message of this generation to who has this rank. */
+/* Whether it is another one's message of this generation. */
 static bool is_of_stream(const struct stream *stream, const struct stream_message *message,
                          size_t size)
 {
     const size_t head = offsetof(struct stream_message, numbers);
     if (size < head || message->magic != stream->magic || message->nonce != stream->nonce ||
         message->generation != stream->generation || message->rank >= stream->size ||
-        (message->rank == 0) == (stream->rank == 0) || message->chunk >= stream->chunk_count)
+        message->rank == stream->rank || message->kind > STREAM_REFUSAL ||
+        message->chunk >= stream->chunk_count)
         return false;
     return message->count == stream->chunks[message->chunk].count &&
            size == head + message->count * sizeof(float);
@@ -244,8 +287,15 @@ size_t stream_take(struct stream *stream, const void *bytes, size_t size,
         return 0;
     }
     stream->peers[message.rank].beat = message.beat;
-    if (stream->rank == 0)
-        return take_delta(stream, &message, answer);
-    take_stream_answer(stream, &message);
-    return 0;
+    if (message.kind == STREAM_ANSWER)
+        take_stream_answer(stream, &message);
+    if (message.kind == STREAM_REFUSAL)
+        take_refusal(stream, &message);
+    if (message.kind != STREAM_DELTA)
+        return 0;
+    if (!stream->knows || stream->followed > stream->rank)
+        return refuse_delta(stream, &message, answer);
+    if (!stream_is_followed(stream))
+        stream_ask_rank(stream, stream->rank); /* all before it have refused */
+    return take_delta(stream, &message, answer);
 }

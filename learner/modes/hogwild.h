@@ -13,6 +13,7 @@
 
 #include "limits.h"
 #include "mode.h"
+#include "others.h"
 #include "shared_memory.h"
 #include "shared_pairs.h"
 
@@ -29,13 +30,6 @@ struct hogwild_head {
     struct shared_count beats[HOGWILD_LEARNERS_MAX];     /* of each member: rounds so far */
 };
 
-/* Another learner of the generation, as this one sees it. */
-struct hogwild_other {
-    uint32_t member, rank;
-    uint64_t beat;
-    int64_t seen_ns; /* when that was new */
-};
-
 /* Where of the memory a vector lies. */
 struct hogwild_vector {
     shared_pair *values, *state[TRP_OPTIMIZER_STATES_MAX];
@@ -43,22 +37,17 @@ struct hogwild_vector {
     uint32_t *seen;            /* of them, in the learner's copy */
 };
 
-struct dogwild;
-
 struct hogwild {
     struct mode base;
     struct learners_options group;
     uint64_t generation;
     bool shares; /* its vectors are those of a generation */
-    uint32_t member, other_count;
-    struct hogwild_other others[HOGWILD_LEARNERS_MAX];
-    int64_t looked_ns; /* at the others */
-    bool misses;       /* one of them, and has said so */
+    uint32_t member;
+    struct others others;
     struct shared_memory *memory;
     struct hogwild_head *head;
     struct hogwild_vector each[TRP_UPDATER_VECTORS_MAX];
     float *before, *after, *state[TRP_OPTIMIZER_STATES_MAX]; /* of a block */
-    struct dogwild *streams; /* of dogwild.c; NULL: those who learn have the same memory */
 };
 
 /* A learner that meets the others at the rendezvous of `group`; where that has none it is alone
@@ -78,26 +67,39 @@ TRP_MUST_USE trp_status hogwild_join(struct mode *mode, const char *address, con
 /* ---- for dogwild.c ----------------------------------------------------------------------------
  */
 
-/* Nobody waits for anybody, so it is looked at now and then whether others still make rounds: those
- * of the ranks up to `end`. One that hangs would keep versions and checkpoints back if it leads,
- * and be missed by nobody otherwise. A beat is a number that changes with rounds of the other one;
- * `what`: "made no step". */
-typedef uint64_t hogwild_beat(const struct hogwild *hogwild, const struct hogwild_other *other);
-void hogwild_note_others(struct hogwild *hogwild, const trp_generation *generation, uint32_t end);
-void hogwild_look_at_others(struct hogwild *hogwild, hogwild_beat *beat_of, const char *what);
-
-/* Ends the generation, once. */
+/* Ends the generation. */
 void hogwild_break(struct hogwild *hogwild, const char *why);
 
+TRP_MUST_USE trp_status hogwild_apply(struct mode *mode, size_t index);
+
+/* Zeroed, the first member of a mode, whose `impl` it gets. Fails as hogwild_create(); it is to be
+ * cleaned up then, too. */
+TRP_MUST_USE trp_status hogwild_init(struct hogwild *hogwild, const struct mode_impl *impl,
+                                     struct vectors *vectors, const struct learners_options *group);
+void hogwild_cleanup(struct hogwild *hogwild);
+
+/* ---- hogwild_numbers.c -------------------------------------------------------------------------
+ */
+
+/* Fails as hogwild_create(). */
+TRP_MUST_USE trp_status hogwild_check(const struct vectors *vectors);
+
+/* Finds everything in `memory`; NULL: only says how many bytes it has. */
+size_t hogwild_place(struct hogwild *hogwild, uint8_t *memory);
+
+/* The same number where two learners learn the same. */
+uint64_t hogwild_layout(const struct vectors *vectors);
+
+/* What this learner alone has for its steps. */
+void hogwild_take_room(struct hogwild *hogwild);
+void hogwild_drop_room(struct hogwild *hogwild); /* none is fine */
+
 /* What is shared becomes the learner's vectors, and the other way round. */
-void hogwild_share_vectors(struct hogwild *hogwild);
 TRP_MUST_USE trp_status hogwild_gather(struct mode *mode);
+void hogwild_share_vectors(struct hogwild *hogwild);
 
 /* What is not learned, of the one that leads: who joins later has it, too. */
 void hogwild_share_unlearned(struct hogwild *hogwild);
 void hogwild_load_unlearned(struct hogwild *hogwild);
-
-TRP_MUST_USE trp_status hogwild_apply(struct mode *mode, size_t index);
-void hogwild_destroy(struct mode *mode);
 
 #endif

@@ -7,14 +7,15 @@ enum {
     LEARNERS_LOOK_MS = 200,
     /* local_sgd.c: an allreduce of 1.7 M numbers is a tenth of 16 steps of a CNN. */
     LOCAL_STEPS = 16,
-    /* hogwild.c: numbers of a block: with the state of an optimizer 4 to 6 copies of it, 16 to 24
-     * KB, are in a first-level cache at once, and what a call of a kernel costs is little to it. */
+    /* hogwild_numbers.c: numbers of a block: with the state of an optimizer 4 to 6 copies of it, 16
+     * to 24 KB, are in a first-level cache at once, and what a call of a kernel costs is little to
+     * it. */
     HOGWILD_BLOCK = 1024,
-    /* hogwild.c: as many as a group has; a line each. How often they look at each other. */
+    /* others.c: as many as a group has; a line each. How often they look at each other. */
     HOGWILD_LEARNERS_MAX = 256,
     HOGWILD_LOOK_MS = 50,
     HOGWILD_SILENCE_MS = 30000, /* where nobody says how long one is waited for: as collectives */
-    /* hogwild.c: what processors exchange; counts of different learners are that far apart. */
+    /* hogwild.h: what processors exchange; counts of different learners are that far apart. */
     HOGWILD_LINE_BYTES = 64,
     /* dogwild_stream.h: numbers of a message, which with its head is in a frame of 1500 bytes. */
     DOGWILD_NUMBERS = 256,
@@ -22,7 +23,7 @@ enum {
      * messages with what the system has around them. A pass gives up those of 20 before it. */
     DOGWILD_WINDOW = 64,
     DOGWILD_PATIENCE = 20,
-    /* dogwild.c: between two passes, as steps of small networks take a millisecond; how many
+    /* streams.c: between two passes, as steps of small networks take a millisecond; how many
      * messages are taken before it is looked at the time. */
     DOGWILD_PASS_MS = 2,
     DOGWILD_BURST = 256,

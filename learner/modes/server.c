@@ -310,7 +310,8 @@ trp_status server_mode_create(struct mode **out, struct vectors *vectors,
         return trp_fail(TRP_INVALID_ARGUMENT, "learner: the mode server has no servers");
     TRP_TRY(check_servers(vectors, servers));
     struct server_mode *mode = xcalloc(1, sizeof *mode);
-    mode->base = (struct mode){.impl = &server_impl, .vectors = vectors, .leads = true};
+    mode->base = (struct mode){
+        .impl = &server_impl, .vectors = vectors, .leads = !options->group.rendezvous};
     mode->group = options->group;
     mode->compress = options->compress;
     mode->servers = *servers;

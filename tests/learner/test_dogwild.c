@@ -36,7 +36,17 @@ struct web {
     size_t numbers;
     /* What a learner's step adds to number i; NULL: it rests. */
     double (*step)(struct web *web, uint32_t self, size_t i);
+    bool fresh[PEERS]; /* it takes no step before it has all */
 };
+
+static void enter(struct stream *stream, uint64_t generation, uint32_t rank, uint32_t size)
+{
+    stream_begin(stream, &(struct stream_place){.generation = generation,
+                                                .nonce = 76 + generation,
+                                                .rank = rank,
+                                                .size = size,
+                                                .knows = true});
+}
 
 static float number_of(const struct web *web, uint32_t self, size_t i)
 {
@@ -61,11 +71,11 @@ static void web_act(void *context, uint32_t self)
     struct web *web = context;
     struct stream_message message;
     size_t bytes;
-    if (web->step)
+    if (web->step && (!web->fresh[self] || stream_has_all(&web->streams[self])))
         step_of(web, self);
     stream_begin_pass(&web->streams[self]);
     while ((bytes = stream_ask(&web->streams[self], &message)) > 0)
-        scripted_send(web->net, self, 0, &message, bytes);
+        scripted_send(web->net, self, web->streams[self].followed, &message, bytes);
 }
 
 static void web_hear(void *context, uint32_t self, uint32_t from, const void *bytes, size_t size)
@@ -95,7 +105,7 @@ static void web_begin(struct web *web, size_t numbers)
             first[i] = (float)(i % 13) - 5 * (float)self;
         put_shared(web->pairs[self], first, numbers);
         stream_create(&web->streams[self], chunks, count, LAYOUT, &web->steps[self]);
-        stream_begin(&web->streams[self], 1, 77, self, PEERS);
+        enter(&web->streams[self], 1, self, PEERS);
     }
 }
 
@@ -370,8 +380,8 @@ static void the_next_rank_0_gets_what_others_have_not_sent(void **state)
     step_of(&web, 2);
     float unsent = number_of(&web, 2, 3) - sent;
     assert_true(unsent != 0);
-    stream_begin(&web.streams[1], 2, 78, 0, 2);
-    stream_begin(&web.streams[2], 2, 78, 1, 2);
+    enter(&web.streams[1], 2, 0, 2);
+    enter(&web.streams[2], 2, 1, 2);
     web.step = NULL;
     struct stream_message ask, answer;
     stream_begin_pass(&web.streams[2]);
@@ -386,6 +396,107 @@ static void the_next_rank_0_gets_what_others_have_not_sent(void **state)
     web_end(&web);
 }
 
+/* The next generation, of the same ranks: those below `first` came later and have not got all. */
+static void begin_with_newcomers(struct web *web, uint32_t first)
+{
+    for (uint32_t self = 0; self < PEERS; self++) {
+        float own[NUMBERS_HERE];
+        bool fresh = web->fresh[self] = self < first;
+        for (size_t i = 0; i < web->numbers; i++)
+            own[i] = -7 - (float)self;
+        if (fresh)
+            put_shared(web->pairs[self], own, web->numbers);
+        stream_begin(&web->streams[self], &(struct stream_place){.generation = 2,
+                                                                 .nonce = 78,
+                                                                 .rank = self,
+                                                                 .size = PEERS,
+                                                                 .knows = !fresh,
+                                                                 .fresh = fresh});
+    }
+}
+
+/* Also with what another one, which knows as much, has not told anybody yet. */
+static void the_first_rank_that_knows_is_followed(void **state)
+{
+    (void)state;
+    for (uint32_t first = 0; first < PEERS; first++) {
+        struct web web;
+        float before[NUMBERS_HERE];
+        web_begin(&web, NUMBERS_HERE);
+        scripted_play(web.net, "1 2 3 *"); /* all have what rank 0 has */
+        web.step = integer_step;
+        step_of(&web, 3);
+        web.step = NULL;
+        for (size_t i = 0; i < NUMBERS_HERE; i++)
+            before[i] = number_of(&web, 3, i);
+        begin_with_newcomers(&web, first);
+        scripted_play(web.net, "0 1 2 3 * 0 1 2 3 * 0 1 2 3 * 0 1 2 3 * 0 1 2 3 *");
+        for (uint32_t self = 0; self < PEERS; self++) {
+            assert_int_equal(web.streams[self].followed, first);
+            assert_true(stream_has_all(&web.streams[self]));
+        }
+        for (size_t i = 0; i < NUMBERS_HERE; i++)
+            assert_true(number_of(&web, 0, i) == before[i]);
+        assert_all_equal(&web);
+        assert_int_equal(web.streams[3].counters.refused, first * CHUNKS);
+        web_end(&web);
+    }
+}
+
+/* Whoever is asked first, and whatever comes twice or late, no step is lost or there twice. */
+static void newcomers_that_refuse_lose_no_step(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        const struct scripted_odds odds = {.acts = 15, .twice = 20, .ahead = 50};
+        struct web web;
+        trp_rng rng;
+        uint32_t first = 1 + (uint32_t)seed % 3;
+        trp_rng_init(&rng, 7, seed);
+        web_begin(&web, NUMBERS_HERE);
+        scripted_play(web.net, "1 2 3 *");
+        begin_with_newcomers(&web, first);
+        web.step = integer_step;
+        for (size_t n = 0; n < 800; n++)
+            scripted_draw(web.net, &rng, &odds);
+        scripted_play(web.net, "*");
+        web.step = NULL;
+        scripted_play(web.net, "0 1 2 3 * 0 1 2 3 * 0 1 2 3 *");
+        for (size_t i = 0; i < NUMBERS_HERE; i++) {
+            struct web at = {.acts = {0}};
+            double sum = (double)(i % 13);
+            for (uint32_t self = 0; self < PEERS; self++)
+                for (at.acts[self] = 0; at.acts[self] < web.acts[self]; at.acts[self]++)
+                    sum += integer_step(&at, self, i);
+            assert_true((double)number_of(&web, first, i) == sum);
+        }
+        assert_all_equal(&web);
+        for (uint32_t self = 0; self < PEERS; self++) {
+            assert_true(web.acts[self] > 0);
+            assert_int_equal(web.streams[self].counters.unanswered, 0);
+        }
+        web_end(&web);
+    }
+}
+
+static void where_nobody_knows_all_hear_of_it(void **state)
+{
+    (void)state;
+    struct web web;
+    web_begin(&web, FEW);
+    begin_with_newcomers(&web, PEERS);
+    for (uint32_t self = 0; self < PEERS; self++)
+        assert_false(stream_is_lost(&web.streams[self]));
+    scripted_play(web.net, "0 1 2 3 * 0 1 2 3 * 0 1 2 3 * 0 1 2 3 *");
+    for (uint32_t self = 0; self < PEERS; self++) {
+        assert_true(stream_is_lost(&web.streams[self]));
+        assert_false(stream_has_all(&web.streams[self]));
+    }
+    stream_begin(&web.streams[0], &(struct stream_place){.generation = 3, .size = 1});
+    assert_true(stream_is_lost(&web.streams[0])); /* it is alone */
+    web_end(&web);
+}
+
 static void what_is_no_message_changes_nothing(void **state)
 {
     (void)state;
@@ -396,7 +507,7 @@ static void what_is_no_message_changes_nothing(void **state)
     size_t bytes = stream_ask(&web.streams[1], &right);
     float before = number_of(&web, 0, 0);
     right.numbers[0] = 1;
-    for (uint32_t k = 0; k < 10; k++) {
+    for (uint32_t k = 0; k < 11; k++) {
         wrong = right;
         size_t size = bytes;
         wrong.magic += k == 0;
@@ -405,8 +516,9 @@ static void what_is_no_message_changes_nothing(void **state)
         wrong.rank = k == 3 ? PEERS : k == 4 ? 0 : wrong.rank; /* nobody; itself */
         wrong.chunk = k == 5 ? CHUNKS : k == 6 ? UINT64_MAX : wrong.chunk;
         wrong.count += k == 7;
-        size -= k == 8;
-        wrong.numbers[1] = k == 9 ? NAN : wrong.numbers[1];
+        wrong.kind = k == 8 ? STREAM_REFUSAL + 1 : wrong.kind;
+        size -= k == 9;
+        wrong.numbers[1] = k == 10 ? NAN : wrong.numbers[1];
         assert_int_equal(stream_take(&web.streams[0], &wrong, size, &answer), 0);
         assert_int_equal(web.streams[0].counters.strange, k + 1);
     }
@@ -432,7 +544,7 @@ static void who_learns_something_else_is_not_listened_to(void **state)
     chunk.values = pairs;
     for (uint64_t layout = LAYOUT; layout < LAYOUT + 2; layout++) {
         stream_create(&other, &chunk, 1, layout, &steps);
-        stream_begin(&other, 1, 77, 1, PEERS);
+        enter(&other, 1, 1, PEERS);
         stream_begin_pass(&other);
         size_t bytes = stream_ask(&other, &message);
         bytes = stream_take(&web.streams[0], &message, bytes, &answer);
@@ -475,7 +587,7 @@ static void so_many_answers_are_awaited_and_no_more(void **state)
     for (size_t i = 0; i < MANY; i++)
         chunks[i] = (struct stream_chunk){.values = &pairs[i], .count = 2};
     stream_create(&stream, chunks, MANY, LAYOUT, &steps);
-    stream_begin(&stream, 1, 1, 1, 2);
+    enter(&stream, 1, 1, 2);
     stream_begin_pass(&stream);
     for (uint32_t n = 0; n < DOGWILD_WINDOW; n++)
         assert_int_equal(stream_ask(&stream, &message),
@@ -545,6 +657,9 @@ int main(void)
         cmocka_unit_test(dropped_messages_leave_the_loss_in_its_band),
         cmocka_unit_test(who_joins_has_all_when_each_chunk_came),
         cmocka_unit_test(the_next_rank_0_gets_what_others_have_not_sent),
+        cmocka_unit_test(the_first_rank_that_knows_is_followed),
+        cmocka_unit_test(newcomers_that_refuse_lose_no_step),
+        cmocka_unit_test(where_nobody_knows_all_hear_of_it),
         cmocka_unit_test(what_is_no_message_changes_nothing),
         cmocka_unit_test(who_learns_something_else_is_not_listened_to),
         cmocka_unit_test(a_delta_that_would_overflow_changes_nothing),

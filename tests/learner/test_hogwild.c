@@ -33,6 +33,7 @@ struct member {
     struct thread thread;
     uint32_t rank, size;
     size_t vector_count; /* 0: 1 */
+    trp_rendezvous *rendezvous;
 };
 
 static void member_begin(struct member *member, const trp_vector_spec *spec, bool alone)
@@ -45,8 +46,9 @@ static void member_begin(struct member *member, const trp_vector_spec *spec, boo
                      TRP_OK);
     if (alone)
         member->mode = alone_create(&member->vectors);
-    else if (hogwild_create(&member->mode, &member->vectors, &(struct learners_options){0}) !=
-             TRP_OK)
+    else if (hogwild_create(&member->mode, &member->vectors,
+                            &(struct learners_options){.name = "learner",
+                                                       .rendezvous = member->rendezvous}) != TRP_OK)
         fail_msg("%s", trp_last_error());
     member->values = member->vectors.each[0].values.here;
     member->grads = member->vectors.each[0].grads;
@@ -508,6 +510,104 @@ static void other_optimizers_are_refused_by_name(void **state)
     }
 }
 
+/* ---- generations ----------------------------------------------------------------------------- */
+
+/* A rendezvous with the generations that a test says, from number 1 on. */
+struct planned {
+    trp_rendezvous base;
+    trp_generation generations[2];
+    uint64_t newest;
+};
+
+static trp_status planned_announce(trp_rendezvous *base, const char *address)
+{
+    (void)base;
+    (void)address;
+    return TRP_OK;
+}
+
+static trp_status planned_next(trp_rendezvous *base, uint64_t after, int64_t timeout_ms,
+                               trp_generation *generation)
+{
+    const struct planned *planned = (const struct planned *)base;
+    (void)timeout_ms;
+    assert_true(after < planned->newest);
+    *generation = planned->generations[planned->newest - 1];
+    return TRP_OK;
+}
+
+static uint64_t planned_newest(const trp_rendezvous *base)
+{
+    return ((const struct planned *)base)->newest;
+}
+
+static void planned_broken(trp_rendezvous *base, uint64_t number, const char *why)
+{
+    (void)base;
+    fail_msg("generation %llu is broken: %s", (unsigned long long)number, why);
+}
+
+static uint64_t meet(struct member *member)
+{
+    trp_rng rng;
+    struct mode_meeting meeting = {
+        .version = 1, .generation = 1, .version_gap = 1 << 20, .rng = &rng};
+    trp_rng_init(&rng, 1, 0);
+    assert_false(member->mode->leads); /* it publishes nothing before it has met the others */
+    assert_int_equal(member->mode->impl->meet(member->mode, &meeting), TRP_OK);
+    return meeting.version;
+}
+
+/* The first one leads, publishes often, and is gone before the second has seen its memory. */
+static void who_leads_next_uses_no_version_again(void **state)
+{
+    static const trp_rendezvous_impl impl = {.announce = planned_announce,
+                                             .next = planned_next,
+                                             .newest = planned_newest,
+                                             .broken = planned_broken};
+    static const uint32_t numbers[] = {0, 1};
+    (void)state;
+    struct planned planned[2];
+    struct member members[2] = {{.rendezvous = &planned[0].base}, {.rendezvous = &planned[1].base}};
+    char *addresses[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        planned[i] = (struct planned){.base.impl = &impl, .newest = 1};
+        member_begin(&members[i], &plain, false);
+        addresses[i] = xstrdup(hogwild_address(members[i].mode));
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        planned[i].generations[0] = (trp_generation){.number = 1,
+                                                     .founder = true,
+                                                     .rank = i,
+                                                     .size = 2,
+                                                     .addresses = (const char *const *)addresses,
+                                                     .members = numbers};
+    planned[1].generations[1] = (trp_generation){.number = 2,
+                                                 .founder = true,
+                                                 .size = 1,
+                                                 .addresses = (const char *const *)addresses + 1,
+                                                 .members = numbers + 1};
+    uint64_t used = meet(&members[0]);
+    assert_true(members[0].mode->leads);
+    for (uint32_t i = 0; i < 5000; i++) {
+        uint64_t version = members[0].mode->impl->next_version(members[0].mode, used);
+        assert_true(version > used);
+        used = version;
+    }
+    member_end(&members[0]);
+    uint64_t own = meet(&members[1]);
+    assert_false(members[1].mode->leads);
+    own = members[1].mode->impl->next_version(members[1].mode, own);
+    planned[1].newest = 2;
+    struct mode_round round = {.has_batch = true};
+    assert_int_equal(members[1].mode->impl->end(members[1].mode, &round), TRP_OK);
+    assert_true(members[1].mode->leads);
+    assert_true(members[1].mode->impl->next_version(members[1].mode, own) > used);
+    member_end(&members[1]);
+    for (uint32_t i = 0; i < 2; i++)
+        free(addresses[i]);
+}
+
 /* ---- processes ------------------------------------------------------------------------------- */
 
 /* A process that joins `address` and adds thousands until it is killed. It writes a byte for each
@@ -627,6 +727,7 @@ int main(void)
         cmocka_unit_test(several_learn_what_one_learns),
         cmocka_unit_test(who_does_not_fit_is_refused_by_name),
         cmocka_unit_test(other_optimizers_are_refused_by_name),
+        cmocka_unit_test(who_leads_next_uses_no_version_again),
         cmocka_unit_test(a_killed_process_leaves_a_vector_that_others_go_on_with),
         cmocka_unit_test(the_first_one_may_be_killed),
     };

@@ -36,6 +36,7 @@ void gaia_destroy(struct gaia_rule *rule)
     free(rule->unpacked.moves);
     free(rule->kept);
     free(rule->heard);
+    free(rule->barred);
     free(rule->before);
     free(rule->unsent);
     *rule = (struct gaia_rule){0};
@@ -51,6 +52,8 @@ void gaia_begin(struct gaia_rule *rule, uint32_t site, uint32_t sites, uint64_t 
     rule->clock = 0;
     free(rule->heard);
     rule->heard = xcalloc(sites, sizeof *rule->heard);
+    free(rule->barred);
+    rule->barred = xcalloc(sites, sizeof *rule->barred);
     memset(rule->unsent, 0, rule->count * sizeof *rule->unsent);
     if (rule->count > 0)
         memcpy(rule->before, values, rule->count * sizeof *values);
@@ -124,8 +127,17 @@ uint64_t gaia_awaited_clock(const struct gaia_rule *rule)
     return least;
 }
 
+void gaia_raise_barrier(struct gaia_rule *rule, uint32_t site, uint64_t clock)
+{
+    if (site < rule->sites && site != rule->site && rule->barred[site] <= clock)
+        rule->barred[site] = clock + 1;
+}
+
 bool gaia_may_go_on(const struct gaia_rule *rule)
 {
+    for (uint32_t site = 0; site < rule->sites; site++)
+        if (rule->heard[site] < rule->barred[site])
+            return false;
     return rule->clock - gaia_awaited_clock(rule) <= rule->slack;
 }
 

@@ -6,7 +6,12 @@
  * are all steps.
  *
  * The mirror clock: a site that is at clock c goes on only when it has what each other one sent at
- * clock c - `slack` and before. Messages in, messages out: no sockets and no time. */
+ * clock c - `slack` and before.
+ *
+ * The selective barrier: a site that makes more news than its links bear says so ahead of them. Who
+ * hears of it goes on only when they are there. In Gaia a barrier names numbers, and who reads
+ * others is not held up; here a step reads all of them. Messages in, messages out: no sockets and
+ * no time. */
 #ifndef TRP_LEARNER_MODES_GAIA_RULE_H
 #define TRP_LEARNER_MODES_GAIA_RULE_H
 
@@ -36,6 +41,7 @@ struct gaia_rule {
     uint64_t steps;         /* t when the clocks began */
     uint64_t clock;         /* that have ended */
     uint64_t *heard;        /* by site: clocks that came */
+    uint64_t *barred;       /* by site: clocks that have to have come, by its barriers */
     float *before;          /* the vector as the clock began */
     float *unsent;          /* d */
     struct gaia_news *kept; /* of the last slack + 1 clocks, by clock modulo their number */
@@ -59,6 +65,10 @@ const struct gaia_news *gaia_end_clock(struct gaia_rule *rule, float *values);
  * of this vector, or of another clock; some of them may have been taken then. */
 TRP_MUST_USE trp_status gaia_hear(struct gaia_rule *rule, uint32_t site, uint64_t clock,
                                   const struct gaia_news *news, float *values);
+
+/* A barrier of a site: its news of this clock, and of those before, are on their way. One of the
+ * site itself, or older than what came, is nothing. */
+void gaia_raise_barrier(struct gaia_rule *rule, uint32_t site, uint64_t clock);
 
 /* Whether it may go on from here: it has heard enough of all others. */
 bool gaia_may_go_on(const struct gaia_rule *rule);

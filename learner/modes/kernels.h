@@ -78,7 +78,7 @@ KERNEL_BODY void mode_head_each(const struct mode_head_arguments *a, size_t i)
 
 EACH_KERNEL(mode_head)
 
-/* ---- mode.outer: what all go on from, of local_sgd.c */
+/* ---- mode.outer: what all go on from, of mean.c and local_sgd.c */
 
 struct mode_outer_arguments {
     float *values;         /* the sum over all batches; then what all go on from */

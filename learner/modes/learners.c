@@ -172,16 +172,16 @@ void learners_abort(struct learners *group, const char *why)
         trp_collective_abort(group->collective, why);
 }
 
-static trp_status wait_in_turn(struct learners *group, uint64_t ticket)
+static trp_status wait_in_turn(trp_collective *collective, uint64_t ticket)
 {
-    while (turns_active() && !trp_collective_done(group->collective, ticket))
+    while (turns_active() && !trp_collective_done(collective, ticket))
         turns_pass();
-    return trp_collective_wait(group->collective, ticket);
+    return trp_collective_wait(collective, ticket);
 }
 
 trp_status learners_wait(struct learners *group, uint64_t ticket)
 {
-    trp_status status = wait_in_turn(group, ticket);
+    trp_status status = wait_in_turn(group->collective, ticket);
     if (status_is_transient(status) && !group->broken) {
         group->broken = true;
         learners_break(group->options.rendezvous, group->generation, "is broken", trp_last_error());
@@ -194,9 +194,20 @@ trp_status learners_settle(struct learners *group, uint64_t ticket)
     return trp_collective_queued(group->collective, ticket) ? TRP_OK : learners_wait(group, ticket);
 }
 
+trp_status learners_wait_in(struct learners *group, trp_collective *circle, uint64_t ticket)
+{
+    if (circle == group->collective)
+        return learners_wait(group, ticket);
+    trp_status status = wait_in_turn(circle, ticket);
+    if (!status_is_transient(status))
+        return status;
+    learners_abort(group, trp_last_error());
+    return learners_wait(group, trp_collective_barrier(group->collective));
+}
+
 void learners_part(struct learners *group)
 {
-    if (wait_in_turn(group, trp_collective_barrier(group->collective)) != TRP_OK)
+    if (wait_in_turn(group->collective, trp_collective_barrier(group->collective)) != TRP_OK)
         trp_log(TRP_DEBUG, "learners do not part together reason=%s", trp_last_error());
 }
 

@@ -74,6 +74,11 @@ TRP_MUST_USE trp_status learners_wait(struct learners *group, uint64_t ticket);
  * it is known when a later operation is waited for. */
 TRP_MUST_USE trp_status learners_settle(struct learners *group, uint64_t ticket);
 
+/* Waits for one that some of its ranks have among themselves (circle.h): what ends that ends the
+ * generation. */
+TRP_MUST_USE trp_status learners_wait_in(struct learners *group, trp_collective *circle,
+                                         uint64_t ticket);
+
 /* Until everybody has come to this, or can no more. */
 void learners_part(struct learners *group);
 

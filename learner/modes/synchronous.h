@@ -1,10 +1,10 @@
-/* Inner to modes/: what synchronous.c, phases.c, compressed.c and sharded.c share. */
+/* Inner to modes/: what synchronous.c, meeting.c, guided.c, phases.c, compressed.c and sharded.c
+ * share, and modes begin with whose learners step by themselves and meet in the same way. */
 #ifndef TRP_LEARNER_MODES_SYNCHRONOUS_H
 #define TRP_LEARNER_MODES_SYNCHRONOUS_H
 
 #include "backup.h"
 #include "buckets.h"
-#include "gossip_rule.h"
 #include "limits.h"
 #include "mode.h"
 #include "weighing.h"
@@ -19,12 +19,6 @@ struct combined {
     void *after;    /* its rests when the generation broke, until the next one is there; or NULL */
     float *staged;  /* the host's, as the gradient of a device; or NULL */
     size_t *shards; /* by bucket: where in the state this rank's part of it begins; NULL: all */
-};
-
-/* What local_sgd.c has of a learned vector, on the device: `last` with a momentum or compressed,
- * `average` with a momentum; else NULL. */
-struct local_vector {
-    float *last, *average;
 };
 
 struct synchronous {
@@ -43,28 +37,44 @@ struct synchronous {
     /* The step: */
     uint64_t number;
     uint32_t round, rounds;
-    uint64_t ticket;      /* of what everybody said at the beginning of the round */
-    bool known;           /* that was waited for: */
-    bool guided;          /* who comes to a phase tells the others first */
-    uint64_t unsettled;   /* operation, of this round, that is to be waited for at its end */
-    uint64_t any, all;    /* flags of some learner, of all */
-    uint32_t first;       /* rank that has a batch */
-    uint64_t leader;      /* its flags */
-    uint64_t local_steps; /* where each learner steps by itself: of all */
-    /* Of local_sgd: */
-    struct local_vector local[TRP_UPDATER_VECTORS_MAX];
-    uint64_t local_batches; /* of this learner since the last mean */
-    uint32_t local_rounds;
-    uint64_t local_flags;
-    /* Of gossip: */
-    struct gossip gossip;
-    float *messages[TRP_UPDATER_VECTORS_MAX]; /* the host's */
-    struct gaia *gaia;                        /* of gaia.c; NULL: another mode */
+    uint64_t ticket;    /* of what everybody said at the beginning of the round */
+    bool known;         /* that was waited for: */
+    bool guided;        /* who comes to a phase tells the others first */
+    uint64_t unsettled; /* operation, of this round, that is to be waited for at its end */
+    uint64_t any, all;  /* flags of some learner, of all */
+    uint32_t first;     /* rank that has a batch */
+    uint64_t leader;    /* its flags */
 };
 
-/* Its meeting and end, which local_sgd and gossip have, too. */
+/* Zeroed, the first member of a mode, whose `impl` it gets. Fails as mode_create(); it is to be
+ * cleaned up then, too. */
+TRP_MUST_USE trp_status synchronous_init(struct synchronous *s, const struct mode_impl *impl,
+                                         struct vectors *vectors,
+                                         const struct mode_options *options, bool sharded);
+void synchronous_cleanup(struct synchronous *s);
+
+/* ---- meeting.c ----------------------------------------------------------------------------- */
+
 TRP_MUST_USE trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting);
-void synchronous_destroy(struct mode *mode);
+
+/* Of what has to be the same on all ranks. */
+uint64_t synchronous_fingerprint(const struct synchronous *s);
+
+/* The next round begins: who has a batch in it. */
+void synchronous_next_round(struct synchronous *s);
+
+/* ---- guided.c ------------------------------------------------------------------------------ */
+
+/* What a rank is about to do in a guided round; phases with the vector's index. */
+enum deed { DEED_DONE, DEED_LARGEST, DEED_REDUCE, DEED_APPLY };
+
+/* All ranks say what they do, and `bits` besides: learners_told()[0] and [1]. FAILED_PRECONDITION:
+ * those who are not done do not do the same. */
+TRP_MUST_USE trp_status guided_tell(struct synchronous *s, enum deed deed, size_t index,
+                                    uint64_t bits);
+
+/* Takes part in what the others do until all are done. Fails as guided_tell(). */
+TRP_MUST_USE trp_status guided_follow(struct synchronous *s);
 
 /* ---- phases.c ------------------------------------------------------------------------------ */
 

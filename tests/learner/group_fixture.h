@@ -63,6 +63,7 @@ struct plan {
     bool cancels; /* a stop ends the wait for a batch, too */
     bool varies;  /* members have different numbers of phases */
     bool asks;    /* for the largest number of all members, in each step */
+    bool turns;   /* one member at a time goes on */
     const char *checkpoints;
     uint64_t checkpoint_every;
     bool resume;
@@ -97,6 +98,7 @@ struct member {
     uint32_t index, life;
     trp_gang *gang;
     trp_stop *stop;
+    struct turns *turns; /* NULL: there are none */
     trp_learner *learner;
     struct summing *updater;
     struct numbered_source *source;
@@ -414,6 +416,8 @@ static inline void member_run(void *argument)
     struct member *member = argument;
     const struct plan *plan = member->plan;
     struct numbered_source *source = xcalloc(1, sizeof *source);
+    if (member->turns)
+        turns_join(member->turns, member->index);
     member->updater = summing_create(member);
     member->source = source;
     *source = (struct numbered_source){
@@ -453,11 +457,13 @@ static inline void member_run(void *argument)
     if (member->gang)
         trp_gang_left(member->gang, member->index, member->words);
     trp_learner_destroy(member->learner);
+    turns_leave();
 }
 
 struct run {
     struct plan plan;
     trp_gang *gang;
+    struct turns *turns;
     trp_stop *stops[MEMBERS_MAX];
     struct member members[MEMBERS_MAX];
 };
@@ -468,7 +474,8 @@ static inline void member_start(struct run *run, uint32_t index, uint32_t life)
                                           .index = index,
                                           .life = life,
                                           .gang = run->gang,
-                                          .stop = run->stops[index]};
+                                          .stop = run->stops[index],
+                                          .turns = run->turns};
     assert_int_equal(
         thread_start(&run->members[index].thread, "member", member_run, &run->members[index]),
         TRP_OK);
@@ -481,6 +488,8 @@ static inline struct run *run_start(const struct plan *plan)
     if (plan->members > 0)
         run->gang = trp_gang_create(&(trp_gang_options){
             .name = "learner", .count = plan->members, .silence_ms = 5000, .start_ms = 20000});
+    if (plan->turns)
+        run->turns = turns_create(plan->members);
     for (uint32_t i = 0; i < plan->members || i == 0; i++)
         run->stops[i] = trp_stop_create();
     for (uint32_t i = 0; i < plan->members || i == 0; i++)
@@ -518,6 +527,7 @@ static inline void run_free(struct run *run)
         trp_stop_destroy(run->stops[i]);
     }
     trp_gang_destroy(run->gang);
+    turns_destroy(run->turns);
     free(run);
 }
 

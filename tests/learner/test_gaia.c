@@ -1,5 +1,5 @@
 /* Gaia between sites: over a network that does as a script says, beside a reference in double that
- * replays the same script; and whole learners of two sites. */
+ * replays the same script. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include <troupe/log.h>
+#include <troupe/rng.h>
+#include <troupe/status.h>
+#include "core/alloc.h"
 #include "learner/modes/gaia_rule.h"
-#include "tests/core/captured.h"
-#include "tests/learner/group_fixture.h"
 #include "tests/learner/scripted.h"
 
 enum { SITES = 3, FEW = 9, MESSAGES_MAX = 4096 };
@@ -22,6 +22,7 @@ enum { SITES = 3, FEW = 9, MESSAGES_MAX = 4096 };
  */
 
 struct letter {
+    bool bars; /* it has no news, but says that they are on their way */
     uint64_t clock;
     uint32_t count, places[FEW];
     float moves[FEW];
@@ -31,7 +32,10 @@ struct world {
     struct scripted *net;
     struct gaia_rule rules[SITES];
     float values[SITES][FEW];
-    uint64_t held, letters; /* acts in which a site had to wait; sent */
+    uint64_t held, letters;               /* acts in which a site had to wait; sent */
+    bool bars;                            /* who is late raises the barrier */
+    uint64_t on_their_way[SITES], raised; /* letters of each; barriers */
+    uint64_t barred[SITES][SITES];        /* by whom: clocks that it has to have heard */
 };
 
 /* Thirds of it are whole. */
@@ -48,7 +52,15 @@ static void world_act(void *context, uint32_t self)
         world->held++;
         return;
     }
-    struct letter letter = {.clock = rule->clock};
+    for (uint32_t other = 0; other < SITES; other++)
+        assert_true(rule->heard[other] >= world->barred[self][other]);
+    struct letter letter = {.clock = rule->clock, .bars = true};
+    bool late = world->bars && world->on_their_way[self] > 0;
+    for (uint32_t to = 0; late && to < SITES; to++)
+        if (to != self)
+            scripted_send(world->net, self, to, &letter, sizeof letter);
+    world->raised += late;
+    letter.bars = false;
     for (size_t i = 0; i < FEW; i++)
         world->values[self][i] += (float)move_at(self, rule->clock, i);
     const struct gaia_news *news = gaia_end_clock(rule, world->values[self]);
@@ -59,6 +71,7 @@ static void world_act(void *context, uint32_t self)
         if (to != self)
             scripted_send(world->net, self, to, &letter, sizeof letter);
     world->letters += SITES - 1;
+    world->on_their_way[self] += SITES - 1;
 }
 
 static void world_hear(void *context, uint32_t self, uint32_t from, const void *bytes, size_t size)
@@ -67,6 +80,12 @@ static void world_hear(void *context, uint32_t self, uint32_t from, const void *
     struct letter letter;
     assert_int_equal(size, sizeof letter);
     memcpy(&letter, bytes, size);
+    if (letter.bars) {
+        gaia_raise_barrier(&world->rules[self], from, letter.clock);
+        world->barred[self][from] = letter.clock + 1;
+        return;
+    }
+    world->on_their_way[from]--;
     const struct gaia_news news = {letter.places, letter.moves, letter.count};
     assert_int_equal(gaia_hear(&world->rules[self], from, letter.clock, &news, world->values[self]),
                      TRP_OK);
@@ -300,6 +319,85 @@ static void a_site_is_ahead_by_its_slack_and_no_more(void **state)
     }
 }
 
+/* ---- the selective barrier ---------------------------------------------------------------------
+ */
+
+/* Slack would let it go on for long. */
+static void a_barrier_holds_who_hears_of_it_until_the_news_are_there(void **state)
+{
+    (void)state;
+    struct world world;
+    world_begin(&world, 0, 5);
+    world.bars = true;
+    scripted_play(world.net,
+                  "0 0"); /* the second clock ends, and the first one's news have not come */
+    assert_int_equal(world.raised, 1);
+    assert_true(gaia_may_go_on(&world.rules[1]));
+    scripted_play(world.net, "0>1#1"); /* the barrier, ahead of the news */
+    assert_false(gaia_may_go_on(&world.rules[1]));
+    assert_true(gaia_may_go_on(&world.rules[2])); /* it has not heard of it */
+    assert_true(gaia_may_go_on(&world.rules[0])); /* it is its own */
+    scripted_play(world.net, "1 0>1 1");
+    assert_int_equal(world.rules[1].clock, 0);
+    assert_int_equal(world.held, 2);
+    scripted_play(world.net, "0>1 1");
+    assert_int_equal(world.rules[1].clock, 1);
+    world_end(&world);
+}
+
+/* Nobody goes on past a barrier, and all do in the end. */
+static void barriers_in_any_order_hold_up_nobody_for_ever(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        const struct scripted_odds odds = {.acts = 30 + 2 * (uint32_t)seed, .ahead = 0};
+        struct world world;
+        trp_rng rng;
+        trp_rng_init(&rng, 9, seed);
+        world_begin(&world, 0.05, 4);
+        world.bars = true;
+        for (size_t n = 0; n < 600; n++)
+            scripted_draw(world.net, &rng, &odds);
+        assert_true(world.raised > 0);
+        uint64_t held = world.held;
+        assert_true(held > 0);
+        scripted_play(world.net, "* 0 1 2 * 0 1 2 *");
+        for (uint32_t site = 0; site < SITES; site++)
+            assert_true(gaia_awaited_clock(&world.rules[site]) + 4 >= world.rules[site].clock);
+        scripted_play(world.net, "0 1 2 * 0 1 2 * 0 1 2 * 0 1 2 * 0 1 2 *");
+        uint64_t least = UINT64_MAX, most = 0;
+        for (uint32_t site = 0; site < SITES; site++) {
+            uint64_t clock = world.rules[site].clock;
+            least = clock < least ? clock : least;
+            most = clock > most ? clock : most;
+        }
+        assert_true(most - least <= 4);
+        world_end(&world);
+    }
+}
+
+static void a_barrier_that_says_nothing_new_is_none(void **state)
+{
+    (void)state;
+    struct gaia_rule rule;
+    float values[4] = {0};
+    const struct gaia_news nothing = {.count = 0};
+    gaia_create(&rule, 4, 0, 3);
+    gaia_begin(&rule, 0, 2, 0, values);
+    gaia_raise_barrier(&rule, 0, 7); /* its own */
+    gaia_raise_barrier(&rule, 2, 7); /* of nobody */
+    assert_true(gaia_may_go_on(&rule));
+    assert_int_equal(gaia_hear(&rule, 1, 0, &nothing, values), TRP_OK);
+    gaia_raise_barrier(&rule, 1, 0); /* these news are there */
+    assert_true(gaia_may_go_on(&rule));
+    gaia_raise_barrier(&rule, 1, 1);
+    gaia_raise_barrier(&rule, 1, 0); /* an older one, late */
+    assert_false(gaia_may_go_on(&rule));
+    gaia_begin(&rule, 0, 2, 0, values); /* barriers are a generation's */
+    assert_true(gaia_may_go_on(&rule));
+    gaia_destroy(&rule);
+}
+
 static void news_that_are_none_are_refused(void **state)
 {
     (void)state;
@@ -384,193 +482,8 @@ static void a_site_says_no_more_news_than_there_are_numbers(void **state)
     gaia_destroy(&rule);
 }
 
-/* ---- learners -------------------------------------------------------------------------------- */
-
-static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
-
-static struct run *run_gaia(uint32_t members, const char *sites, double significance,
-                            uint32_t slack)
-{
-    const struct plan plan = {.members = members,
-                              .steps = 12,
-                              .optimizer = sgd,
-                              .mode = "gaia",
-                              .sites = sites,
-                              .significance = significance,
-                              .site_slack = slack};
-    struct run *run = run_all(&plan);
-    for (uint32_t member = 0; member < members; member++)
-        if (run->members[member].status != TRP_OK)
-            fail_msg("member %u: %s", member, run->members[member].words);
-    return run;
-}
-
-/* All that moves is sent: sites make the mean of all learners after every step, as local SGD. */
-static void learners_with_no_threshold_go_on_from_their_mean(void **state)
-{
-    static const struct {
-        uint32_t members;
-        const char *sites;
-    } rows[] = {{1, "a"}, {2, "a,b"}, {2, "a,a"}, {4, "a,b,a,b"}, {4, "a,b,c,d"}};
-    (void)state;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const struct plan plan = {.members = rows[k].members,
-                                  .steps = 12,
-                                  .optimizer = sgd,
-                                  .mode = "local_sgd",
-                                  .local_steps = 1};
-        struct run *local = run_all(&plan);
-        struct run *run = run_gaia(rows[k].members, rows[k].sites, 0, 0);
-        for (uint32_t member = 0; member < rows[k].members; member++) {
-            assert_int_equal(run->members[member].counters.steps, 12);
-            for (size_t i = 0; i < NUMBERS; i++)
-                assert_float_equal(run->members[member].params[i], local->members[0].params[i],
-                                   1e-4);
-        }
-        run_free(local);
-        run_free(run);
-    }
-}
-
-/* Members of one site have the same bits; sites that tell each other nothing have not. */
-static void sites_that_tell_nothing_differ_and_their_members_do_not(void **state)
-{
-    (void)state;
-    struct run *run = run_gaia(4, "a,b,a,b", 1e9, 0);
-    for (uint32_t member = 0; member < 2; member++)
-        assert_memory_equal(run->members[member].params, run->members[member + 2].params,
-                            NUMBERS * sizeof(float));
-    assert_memory_not_equal(run->members[0].params, run->members[1].params,
-                            NUMBERS * sizeof(float));
-    run_free(run);
-}
-
-/* With slack all end at the same clock, and what is still to come is little. */
-static void slack_delays_what_other_sites_sent(void **state)
-{
-    (void)state;
-    for (uint32_t slack = 1; slack < 6; slack++) {
-        struct run *run = run_gaia(3, "a,b,b", 0, slack);
-        for (uint32_t member = 0; member < 3; member++)
-            assert_int_equal(run->members[member].counters.steps, 12);
-        assert_memory_equal(run->members[1].params, run->members[2].params,
-                            NUMBERS * sizeof(float));
-        run_free(run);
-    }
-}
-
-/* What is on its way between sites when all leave is no failure: no step is undone and made again.
- * Long vectors, as each step's are on their way for a while. */
-static void who_leaves_with_slack_breaks_nothing(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < 4 * 3; i++) {
-        const struct plan plan = {.members = 3,
-                                  .steps = i % 2 == 0 ? 6 : STEPS_MAX,
-                                  .columns = 100000,
-                                  .optimizer = sgd,
-                                  .mode = "gaia",
-                                  .sites = "a,b,c",
-                                  .site_slack = 1 + i % 3,
-                                  .stops = {.member = i % 3, .step = i % 2 == 0 ? 0 : 3}};
-        struct run *run = run_all(&plan);
-        for (uint32_t member = 0; member < plan.members; member++) {
-            const struct member *each = &run->members[member];
-            if (each->status != TRP_OK)
-                fail_msg("member %u: %s", member, each->words);
-            assert_int_equal(each->counters.steps, run->members[0].counters.steps);
-            /* Clocks count when they are decided about. Who is to stop may bring none. */
-            assert_true(each->batches <= each->counters.steps + plan.site_slack / 2);
-        }
-        run_free(run);
-    }
-}
-
-static void others_go_on_without_the_dead(void **state)
-{
-    (void)state;
-    for (uint32_t member = 0; member < 3; member++)
-        for (uint32_t slack = 0; slack < 3; slack += 2) {
-            struct plan plan = {.members = 3,
-                                .steps = 12,
-                                .optimizer = sgd,
-                                .mode = "gaia",
-                                .sites = "a,b,b",
-                                .site_slack = slack,
-                                .dies = {.member = member, .step = 5, .place = BETWEEN}};
-            struct run *run = run_all(&plan);
-            for (uint32_t other = 0; other < 3; other++)
-                if (other != member && run->members[other].status != TRP_OK)
-                    fail_msg("member %u: %s", other, run->members[other].words);
-            run_free(run);
-        }
-}
-
-static void a_member_without_a_site_is_refused(void **state)
-{
-    (void)state;
-    struct plan plan = {.members = 2, .steps = 2, .optimizer = sgd, .mode = "gaia", .sites = "a"};
-    struct run *run = run_all(&plan);
-    assert_int_equal(run->members[1].status, TRP_INVALID_ARGUMENT);
-    assert_non_null(strstr(run->members[1].words, "sites are 'a', which has none for learner/1"));
-    run_free(run);
-}
-
-/* Three are in the group, two in a site, and two are the firsts of theirs. */
-static void circles_share_no_memory_where_the_group_does_not(void **state)
-{
-    (void)state;
-    for (unsigned no_share = 0; no_share < 2; no_share++) {
-        struct captured captured;
-        trp_log_set_level(TRP_INFO);
-        capture_begin(&captured);
-        struct run *run = run_all(&(struct plan){.members = 3,
-                                                 .steps = 2,
-                                                 .optimizer = sgd,
-                                                 .mode = "gaia",
-                                                 .sites = "a,b,b",
-                                                 .no_share = no_share == 1});
-        capture_end(&captured);
-        trp_log_set_level(TRP_ERROR);
-        for (uint32_t member = 0; member < 3; member++)
-            assert_int_equal(run->members[member].status, TRP_OK);
-        run_free(run);
-        assert_int_equal(captured_count(&captured, "lanes group=learner generation"), 3);
-        assert_int_equal(captured_count(&captured, "lanes group=learner.site generation"), 2);
-        assert_int_equal(captured_count(&captured, "lanes group=learner.sites generation"), 2);
-        assert_int_equal(captured_count(&captured, " shared_memory=0 "), no_share * (3 + 2 + 2));
-    }
-}
-
-static void numbers_out_of_range_are_refused_by_name(void **state)
-{
-    static const struct {
-        double significance;
-        uint32_t site_slack;
-        const char *words;
-    } rows[] = {{-0.5, 0, "significance is -0.5"},
-                {(double)NAN, 0, "significance is "},
-                {2e9, 0, "significance is 2e+09"},
-                {0, 65, "site_slack is 65"},
-                {0, UINT32_MAX, "site_slack is 4294967295"}};
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct run *run = run_all(&(struct plan){.members = 1,
-                                                 .steps = 2,
-                                                 .optimizer = sgd,
-                                                 .mode = "gaia",
-                                                 .sites = "a",
-                                                 .significance = rows[i].significance,
-                                                 .site_slack = rows[i].site_slack});
-        assert_int_equal(run->members[0].status, TRP_INVALID_ARGUMENT);
-        assert_non_null(strstr(run->members[0].words, rows[i].words));
-        run_free(run);
-    }
-}
-
 int main(void)
 {
-    trp_log_set_level(TRP_ERROR);
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(sites_do_as_a_reference_in_double),
         cmocka_unit_test(with_no_threshold_all_sites_are_equal_after_each_clock),
@@ -578,17 +491,12 @@ int main(void)
         cmocka_unit_test(what_matters_falls_with_the_root_of_the_clock),
         cmocka_unit_test(what_was_sent_and_what_was_not_are_all_moves),
         cmocka_unit_test(a_site_is_ahead_by_its_slack_and_no_more),
+        cmocka_unit_test(a_barrier_holds_who_hears_of_it_until_the_news_are_there),
+        cmocka_unit_test(barriers_in_any_order_hold_up_nobody_for_ever),
+        cmocka_unit_test(a_barrier_that_says_nothing_new_is_none),
         cmocka_unit_test(news_that_are_none_are_refused),
         cmocka_unit_test(news_are_words_as_long_as_the_formula_says),
         cmocka_unit_test(a_site_says_no_more_news_than_there_are_numbers),
-        cmocka_unit_test(learners_with_no_threshold_go_on_from_their_mean),
-        cmocka_unit_test(sites_that_tell_nothing_differ_and_their_members_do_not),
-        cmocka_unit_test(slack_delays_what_other_sites_sent),
-        cmocka_unit_test(who_leaves_with_slack_breaks_nothing),
-        cmocka_unit_test(others_go_on_without_the_dead),
-        cmocka_unit_test(a_member_without_a_site_is_refused),
-        cmocka_unit_test(circles_share_no_memory_where_the_group_does_not),
-        cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

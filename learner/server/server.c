@@ -4,15 +4,13 @@
  * the server's pool.
  *
  * On one host a table's values lie in memory that workers map, and their gradients in memory that
- * the server maps: a push is then a step from where the gradient lies, and a pull one copy. The
- * values are between two counts of writes, which are the same and even for who read them whole. */
+ * the server maps: a push is then one copy and a step, and a pull one copy. The values are between
+ * two counts of writes, which are the same and even for who read them whole. */
 #include <troupe/parameter_server.h>
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,9 +19,8 @@
 #include "core/alloc.h"
 #include "core/boot.h"
 #include "core/clock.h"
-#include "core/sealed.h"
 #include "core/thread.h"
-#include "learner/compress/compress.h"
+#include "gradients.h"
 #include "keep.h"
 #include "keys.h"
 #include "limits.h"
@@ -171,68 +168,6 @@ static trp_status key_list_of(struct server_table *table, uint64_t hash, const u
                : keys_add(&table->keys, &table->shard, hash, bounds, count, list);
 }
 
-/* The difference of a number to itself is 0 or NaN. */
-static bool are_finite(const float *grads, size_t count, float scale)
-{
-    enum { BLOCK = 1024 };
-    uint32_t not_finite = 0;
-    size_t i = 0;
-    for (; count - i >= BLOCK; i += BLOCK)
-        for (size_t k = i; k < i + BLOCK; k++)
-            not_finite |= scale * grads[k] - scale * grads[k] != 0;
-    for (; i < count; i++)
-        not_finite |= scale * grads[i] - scale * grads[i] != 0;
-    return not_finite == 0;
-}
-
-/* What comes compressed is numbers for all that follows, also in the log. */
-static trp_status decode_gradients(struct server_table *table,
-                                   const Troupe__ServerPushRequest *request, size_t numbers)
-{
-    struct compress_code code = {.bits = request->bits,
-                                 .runs = request->runs,
-                                 .run_words = request->n_runs,
-                                 .words = (const uint32_t *)(const void *)request->gradients.data,
-                                 .word_count = request->gradients.len / sizeof *code.words};
-    trp_status status = compress_find(request->compression, &code.kind);
-    if (status == TRP_OK && request->gradients.len % sizeof *code.words != 0)
-        status = trp_fail(TRP_INVALID_ARGUMENT, "%zu bytes are no words", request->gradients.len);
-    if (!table->decoded)
-        table->decoded = trp_floats_create(table->shard.count);
-    if (status == TRP_OK)
-        status = compress_decode(&code, table->decoded, numbers);
-    if (status == TRP_OK)
-        return TRP_OK;
-    return trp_fail(status, "%s pushed to '%s' compressed: %s",
-                    table->workers[request->worker].name, table->vector, trp_last_error());
-}
-
-/* One that is not finite would be in the values of all, and on the disk, for good. */
-static trp_status gradients_of(struct server_table *table, const Troupe__ServerPushRequest *request,
-                               size_t numbers, const float **grads)
-{
-    const struct server_table_worker *worker = &table->workers[request->worker];
-    size_t bytes = numbers * sizeof(float);
-    *grads = (const float *)(const void *)request->gradients.data;
-    if (request->compression[0] != '\0') {
-        TRP_TRY(decode_gradients(table, request, numbers));
-        *grads = table->decoded;
-        bytes = request->gradients.len;
-    } else if (request->gradients.len == 0 && worker->gradients) {
-        *grads = worker->gradients->numbers;
-        bytes = numbers <= table->shard.count ? 0 : 1;
-    }
-    if (request->gradients.len != bytes || !isfinite(request->scale))
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "%s pushed %zu bytes to '%s' for %zu numbers, scaled by %g", worker->name,
-                        request->gradients.len, table->vector, numbers, (double)request->scale);
-    if (!are_finite(*grads, numbers, request->scale))
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "%s pushed a gradient of '%s' that is not finite, for version %" PRIu64,
-                        worker->name, table->vector, request->version);
-    return TRP_OK;
-}
-
 static trp_status take_locked(trp_parameter_server *server,
                               const Troupe__ServerPushRequest *request,
                               Troupe__ServerPushReply *reply)
@@ -252,7 +187,7 @@ static trp_status take_locked(trp_parameter_server *server,
                               .scale = request->scale,
                               .ranges = list->ranges,
                               .range_count = list->count};
-    TRP_TRY(gradients_of(table, request, list->numbers, &push.grads));
+    TRP_TRY(gradients_take(table, request, list->numbers, &push.grads));
     table->push_bytes += request->gradients.len + request->n_runs * sizeof *request->runs;
     enum shard_answer answer;
     TRP_TRY(server_table_push(table, &push, request->begins_step, &answer));

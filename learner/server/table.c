@@ -63,7 +63,7 @@ void server_table_destroy(struct server_table *table)
     keys_cleanup(&table->keys);
     sealed_cleanup(&table->memory);
     trp_floats_destroy(table->own);
-    trp_floats_destroy(table->decoded);
+    trp_floats_destroy(table->room);
     free(table->vector);
     free(table);
 }

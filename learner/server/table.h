@@ -34,7 +34,7 @@ struct server_table {
     int64_t waited_ns;                   /* 0: nobody waits */
     uint64_t most_behind;                /* at a read, of all so far */
     uint64_t push_bytes;                 /* of gradients that were sent, of this life */
-    float *decoded;                      /* room for a gradient that came compressed; or NULL */
+    float *room; /* for a gradient that came compressed or lies in a worker's memory; or NULL */
 };
 
 /* A file's name, too. */

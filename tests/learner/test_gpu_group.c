@@ -31,6 +31,14 @@ struct member {
     struct thread thread;
 };
 
+static const struct cuda_kernel *find_kernel(const char *name)
+{
+    for (size_t i = 0; learner_kernels[i]; i++)
+        if (strcmp(learner_kernels[i]->name, name) == 0)
+            return learner_kernels[i];
+    return find_agents_kernel(name);
+}
+
 static void note_numbers(trp_device *device, uint64_t number)
 {
     struct member *member = (struct member *)(void *)machine_of(device);
@@ -66,7 +74,7 @@ static char *learn(struct member *members[MEMBERS], uint32_t count, bool on_mach
     for (uint32_t i = 0; i < count; i++) {
         members[i] = xcalloc(1, sizeof *members[i]);
         trp_device *device = twin_device_init(&members[i]->twin, i + 1);
-        members[i]->twin.machine.more = find_agents_kernel;
+        members[i]->twin.machine.more = find_kernel;
         members[i]->twin.machine.checks_waits = true;
         members[i]->gang = gang;
         members[i]->index = i;
@@ -116,6 +124,7 @@ static void a_step_of_a_group_is_as_many_graphs_as_one_of_a_learner_alone(void *
     uint64_t launches = alone[0]->last.launches - alone[0]->met.launches;
     for (uint32_t i = 0; i < MEMBERS && LISTS_REPEAT; i++) {
         const struct numbers *met = &group[i]->met, *last = &group[i]->last;
+        assert_int_equal(group[i]->twin.machine.host_works, 0);
         assert_int_equal(last->launches - met->launches, launches); /* one a step: */
         assert_int_equal(launches, LAST - MET);
         assert_int_equal(last->graphs, met->graphs); /* nothing is captured any more, */

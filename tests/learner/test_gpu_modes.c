@@ -11,24 +11,10 @@
 #include "learner/modes/kernels.h"
 #include "nn/cuda/module/code.h"
 #include "tests/learner/group_fixture.h"
+#include "tests/learner/summing_kernel.h"
 
 /* ---- kernels -----------------------------------------------------------------------------------
  */
-
-/* The updater's own. */
-#define test_add_arguments summing_job
-
-static size_t test_add_count(const struct test_add_arguments *a)
-{
-    return a->count;
-}
-
-static void test_add_each(const struct test_add_arguments *a, size_t i)
-{
-    a->to[i] += a->from[i];
-}
-
-EACH_KERNEL(test_add)
 
 extern const struct cuda_kernel kernel_test_add;
 MAKE_KERNEL(test_add, "test.add", .then = NULL)

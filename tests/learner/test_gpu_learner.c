@@ -102,7 +102,7 @@ static void agents_learn_on_a_machine_as_on_the_host(void **state)
         double worst = check_agent(&rows[i], device, frames ? 5 : 10);
         if (!(worst < 1e-4))
             fail_msg("%s: tensors differ by %g", rows[i].name, worst);
-        assert_true(twin->machine.launches > 0); /* a step becomes a graph */
+        assert_true(twin->machine.launches > 0 || !LISTS_REPEAT); /* a step becomes a graph */
         assert_int_equal(twin->machine.host_works, 0);
         free(twin);
     }

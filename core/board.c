@@ -202,19 +202,6 @@ static uint32_t free_slot_locked(const struct board *board)
     return oldest;
 }
 
-/* Looked through in the cache. */
-static bool copy_finite(float *to, const float *from, size_t count)
-{
-    enum { BLOCK = 4096 };
-    bool finite = true;
-    for (size_t first = 0; first < count; first += BLOCK) {
-        size_t size = count - first < BLOCK ? count - first : BLOCK;
-        memcpy(to + first, from + first, size * sizeof *to);
-        finite = floats_are_finite(to + first, size) && finite;
-    }
-    return finite;
-}
-
 void board_write(struct board *board, const float *numbers, uint64_t version,
                  uint64_t learner_steps, trp_moments *statistics, size_t statistic_count)
 {
@@ -231,7 +218,7 @@ void board_write(struct board *board, const float *numbers, uint64_t version,
     float *to = board->numbers + index * board->stride;
     atomic_store_explicit(&head->version, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst); /* whatever is written comes after it */
-    bool finite = copy_finite(to, numbers, board->count);
+    bool finite = floats_copy_finite(to, numbers, board->count, 1);
     head->learner_steps = learner_steps;
     head->finite = finite;
     atomic_store_explicit(&head->version, version, memory_order_release);

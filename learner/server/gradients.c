@@ -2,46 +2,16 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
-#include <string.h>
 
 #include <troupe/nn.h>
+#include "core/finite.h"
 #include "learner/compress/compress.h"
-
-enum { GRADIENT_BLOCK = 1024 }; /* in a first-level cache while it is looked at again */
-
-/* The difference of a number to itself is 0 or NaN. */
-static bool are_finite(const float *grads, size_t count, float scale)
-{
-    uint32_t not_finite = 0;
-    size_t i = 0;
-    for (; count - i >= GRADIENT_BLOCK; i += GRADIENT_BLOCK)
-        for (size_t k = i; k < i + GRADIENT_BLOCK; k++)
-            not_finite |= scale * grads[k] - scale * grads[k] != 0;
-    for (; i < count; i++)
-        not_finite |= scale * grads[i] - scale * grads[i] != 0;
-    return not_finite == 0;
-}
 
 static float *gradient_room(struct server_table *table)
 {
     if (!table->room)
         table->room = trp_floats_create(table->shard.count);
     return table->room;
-}
-
-/* Whether the copy is finite. No number is read from the worker's memory a second time, by the
- * compiler neither. */
-static bool copy_if_finite(float *to, const float *from, size_t count, float scale)
-{
-    bool finite = true;
-    for (size_t i = 0; i < count && finite; i += GRADIENT_BLOCK) {
-        size_t numbers = count - i < GRADIENT_BLOCK ? count - i : GRADIENT_BLOCK;
-        memcpy(to + i, from + i, numbers * sizeof *to);
-        atomic_signal_fence(memory_order_seq_cst);
-        finite = are_finite(to + i, numbers, scale);
-    }
-    return finite;
 }
 
 /* What comes compressed is numbers for all that follows, also in the log. */
@@ -87,9 +57,9 @@ trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRe
         TRP_TRY(decode_gradients(table, request, numbers));
     *grads = is_code || in_memory ? gradient_room(table)
                                   : (const float *)(const void *)request->gradients.data;
-    bool finite = in_memory ? copy_if_finite(gradient_room(table), worker->gradients->numbers,
-                                             numbers, request->scale)
-                            : are_finite(*grads, numbers, request->scale);
+    bool finite = in_memory ? floats_copy_finite(gradient_room(table), worker->gradients->numbers,
+                                                 numbers, request->scale)
+                            : floats_are_finite_scaled(*grads, numbers, request->scale);
     if (finite)
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT,

@@ -15,12 +15,14 @@
 #include "orphans.h"
 #include "limits.h"
 
+enum { HELD_SIGNALS = 4 };
+static const int held_signals[HELD_SIGNALS] = {SIGINT, SIGQUIT, SIGHUP, SIGTSTP};
+
 void child_held_signals(sigset_t *held)
 {
-    static const int signals[] = {SIGINT, SIGQUIT, SIGHUP, SIGTSTP};
     sigemptyset(held);
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaddset(held, signals[i]);
+    for (size_t i = 0; i < HELD_SIGNALS; i++)
+        sigaddset(held, held_signals[i]);
 }
 
 /* To ignore a signal discards one that waits. */
@@ -28,11 +30,10 @@ static void drop_held_signals(void)
 {
     sigset_t held;
     child_held_signals(&held);
-    for (int each = 1; each < NSIG; each++)
-        if (sigismember(&held, each) == 1) {
-            signal(each, SIG_IGN);
-            signal(each, SIG_DFL);
-        }
+    for (size_t i = 0; i < HELD_SIGNALS; i++) {
+        signal(held_signals[i], SIG_IGN);
+        signal(held_signals[i], SIG_DFL);
+    }
     sigprocmask(SIG_UNBLOCK, &held, NULL);
 }
 

@@ -116,6 +116,13 @@ static trp_status walk_field(struct wire_walk *walk)
     return TRP_OK;
 }
 
+trp_status rpc_wire_too_much(const ProtobufCMessageDescriptor *descriptor, size_t bytes,
+                             uint64_t memory_max)
+{
+    return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %zu bytes take more than %" PRIu64 " decoded",
+                    descriptor->name, bytes, memory_max);
+}
+
 trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor, trp_bytes bytes,
                           uint64_t memory_max)
 {
@@ -127,9 +134,7 @@ trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor, trp_byte
     TRP_TRY(enter_message(&walk, descriptor, bytes.size));
     while (walk.depth > 0) {
         if (walk.memory > memory_max)
-            return trp_fail(TRP_RESOURCE_EXHAUSTED,
-                            "%s: %zu bytes take more than %" PRIu64 " decoded", descriptor->name,
-                            bytes.size, memory_max);
+            return rpc_wire_too_much(descriptor, bytes.size, memory_max);
         if (walk.at == walk.levels[walk.depth - 1].end)
             walk.depth--;
         else

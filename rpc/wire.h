@@ -11,6 +11,10 @@
 TRP_MUST_USE trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor,
                                        trp_bytes bytes, uint64_t memory_max);
 
+/* RESOURCE_EXHAUSTED: the `bytes` of a message take more than `memory_max` decoded. */
+TRP_MUST_USE trp_status rpc_wire_too_much(const ProtobufCMessageDescriptor *descriptor,
+                                          size_t bytes, uint64_t memory_max);
+
 /* rpc_wire_check() and unpack; the caller frees with protobuf_c_message_free_unpacked(). */
 TRP_MUST_USE trp_status rpc_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
                                         trp_bytes bytes, uint64_t memory_max,

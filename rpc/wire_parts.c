@@ -152,8 +152,7 @@ static trp_status unpack_parts(struct parts_walk *walk, uint64_t memory_max, Pro
 {
     TRP_TRY(walk_outermost(walk));
     if (walk->long_bytes > memory_max)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %zu bytes take more than %llu decoded",
-                        walk->descriptor->name, walk->size, (unsigned long long)memory_max);
+        return rpc_wire_too_much(walk->descriptor, walk->size, memory_max);
     uint8_t *rest = malloc(walk->rest + 1);
     if (!rest)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes",

@@ -12,12 +12,9 @@
 
 #include <cmocka.h>
 
-#include <dlfcn.h>
-
 #include "tests/nn/cuda/twin_machine.h"
 #include "tests/nn/late_device.h"
 
-#include "core/nvidia.h"
 #include "tests/learner/collective/fake_nccl.h"
 #include "tests/learner/collective/shared_device.h"
 #include "tests/learner/group_fixture.h"
@@ -188,10 +185,6 @@ int main(void)
         cmocka_unit_test(learners_of_one_device_sum_up_there),
         cmocka_unit_test(what_breaks_on_one_device_leaves_no_trace),
     };
-    void *library = dlopen(FAKE_NCCL "/lib/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    fake = library ? dlsym(library, "fake_nccl") : NULL;
-    if (!fake)
-        return 1;
-    nvidia_look_under(FAKE_NCCL);
+    fake = fake_nccl_load(FAKE_NCCL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,6 @@
  * what they learn is what learners of hosts do. */
 #include "device_run.h"
 
-#include <dlfcn.h>
-
-#include "core/nvidia.h"
 #include "core/thread.h"
 #include "tests/agents/gpu_kernels.h"
 #include "tests/learner/collective/fake_nccl.h"
@@ -163,10 +160,6 @@ int main(void)
         cmocka_unit_test(a_step_of_a_group_is_as_many_graphs_as_one_of_a_learner_alone),
         cmocka_unit_test(they_learn_what_learners_of_hosts_do),
     };
-    void *library = dlopen(FAKE_NCCL "/lib/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    fake = library ? dlsym(library, "fake_nccl") : NULL;
-    if (!fake)
-        return 1;
-    nvidia_look_under(FAKE_NCCL);
+    fake = fake_nccl_load(FAKE_NCCL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,12 @@
 #ifndef TRP_TESTS_FAKE_NCCL_H
 #define TRP_TESTS_FAKE_NCCL_H
 
+#include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/nvidia.h"
 
 struct fake_nccl {
     atomic_int polls;        /* so often a call, or joining, is said to be in progress */
@@ -23,5 +28,20 @@ struct fake_nccl {
                            that is left in order and has graphs */
     atomic_int aborts, destroys, live;
 };
+
+/* That of the library in `root`, where NVIDIA's libraries are looked for from here on. */
+static inline struct fake_nccl *fake_nccl_load(const char *root)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/lib/libnccl.so.2", root);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    struct fake_nccl *fake = library ? (struct fake_nccl *)dlsym(library, "fake_nccl") : NULL;
+    if (!fake) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+    nvidia_look_under(root);
+    return fake;
+}
 
 #endif

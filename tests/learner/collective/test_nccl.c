@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -451,12 +450,6 @@ int main(void)
     };
     setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     setenv("NCCL_RAS_ENABLE", "0", 0); /* else it listens on a port for everybody */
-    void *library = dlopen(FAKE_NCCL "/lib/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    fake = library ? dlsym(library, "fake_nccl") : NULL;
-    if (!fake) {
-        fprintf(stderr, "%s\n", dlerror());
-        return 1;
-    }
-    nvidia_look_under(FAKE_NCCL);
+    fake = fake_nccl_load(FAKE_NCCL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,7 +13,6 @@
 #include "tests/core/captured.h"
 #include "tests/nn/cuda/twin_machine.h"
 
-#include "core/nvidia.h"
 #include "fake_nccl.h"
 #include "ranks.h"
 
@@ -407,12 +405,6 @@ int main(void)
         cmocka_unit_test_setup(what_nccl_does_not_take_is_no_sum, reset),
         cmocka_unit_test_setup(a_graph_of_a_generation_that_is_over_is_never_launched_again, reset),
     };
-    void *library = dlopen(FAKE_NCCL "/lib/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    fake = library ? dlsym(library, "fake_nccl") : NULL;
-    if (!fake) {
-        fprintf(stderr, "%s\n", dlerror());
-        return 1;
-    }
-    nvidia_look_under(FAKE_NCCL);
+    fake = fake_nccl_load(FAKE_NCCL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include <troupe/nn.h>
 #include "core/alloc.h"
+#include "median.h"
 #include "torch_peer.h"
 
 enum { TURNS = 15 };
@@ -18,18 +19,6 @@ static double own_us(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double values[TURNS])
-{
-    qsort(values, TURNS, sizeof *values, compare_doubles);
-    return values[TURNS / 2];
 }
 
 /* A network with what goes through it. */
@@ -92,8 +81,8 @@ static void run(const char *name, const trp_net_spec *spec, uint32_t rows, bool 
         for (int p = 0; p < 2 && turn >= 0; p++)
             us[p][turn] = sum[p] / steps;
     }
-    printf("%s, bfloat16\t%.1f\tus\t%.1f\tthe same in float32", name, median(us[TRP_BF16]),
-           median(us[TRP_F32]));
+    printf("%s, bfloat16\t%.1f\tus\t%.1f\tthe same in float32", name, median(us[TRP_BF16], TURNS),
+           median(us[TRP_F32], TURNS));
     if (peer > 0)
         printf("\t%.1f\tPyTorch, autocast", peer);
     printf("\n");

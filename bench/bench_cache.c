@@ -20,6 +20,7 @@
 #include <troupe/troupe.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "median.h"
 #include "params.pb-c.h"
 #include "scratch.h"
 
@@ -86,18 +87,6 @@ static double seconds(clockid_t clock)
     struct timespec now;
     clock_gettime(clock, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, TURNS, sizeof *values, compare);
-    return values[TURNS / 2];
 }
 
 /* ---- an actor -------------------------------------------------------------------------------- */
@@ -212,9 +201,9 @@ static void measure(trp_context *context, trp_publisher *publisher, struct count
         own[at] = seconds(CLOCK_PROCESS_CPUTIME_ID) - busy;
     }
     board->found =
-        (struct found){.copy_s = median(copies),
-                       .pull_s = median(pulls),
-                       .learner_s = median(own),
+        (struct found){.copy_s = median(copies, TURNS),
+                       .pull_s = median(pulls, TURNS),
+                       .learner_s = median(own, TURNS),
                        .sent_bytes = (double)(atomic_load(&counting->bytes) - before) / TURNS};
     free(numbers);
 }

@@ -19,6 +19,7 @@
 #include <troupe/writer.h>
 #include "core/alloc.h"
 #include "core/thread.h"
+#include "median.h"
 #include "replay_load.h"
 #include "scratch.h"
 

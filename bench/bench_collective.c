@@ -22,6 +22,7 @@
 #include "core/clock.h"
 #include "learner/collective/limits.h"
 #include "learner/collective/reduce.h"
+#include "median.h"
 #include "scratch.h"
 #ifdef TROUPE_GLOO
 #include "tests/learner/gloo_group.h"
@@ -193,21 +194,9 @@ static double turn_us(struct rank *rank, operation *run, size_t bytes, uint32_t 
     return (double)(a > b ? a : b) / operations / 1e3;
 }
 
-static int compare_us(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct measured {
     double us[TURNS];
 };
-
-static double median(struct measured *measured)
-{
-    qsort(measured->us, TURNS, sizeof *measured->us, compare_us);
-    return measured->us[TURNS / 2];
-}
 
 /* "64 KiB" */
 static void bytes_words(size_t bytes, char *words, size_t size)
@@ -245,7 +234,7 @@ static void measure_all(struct rank *rank, size_t bytes, double us[WAYS])
                 measured[way].us[turn < 0 ? 0 : turn] =
                     turn_us(rank, ways[way], bytes, (uint32_t)operations);
     for (int way = 0; way < WAYS; way++)
-        us[way] = median(&measured[way]);
+        us[way] = median(measured[way].us, TURNS);
 }
 
 static void print_rows(size_t bytes, const double us[WAYS])

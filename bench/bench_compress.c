@@ -8,6 +8,7 @@
 
 #include <troupe/collective.h>
 #include <troupe/rng.h>
+#include "bench/median.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "learner/compress/compress.h"
@@ -31,18 +32,6 @@ static trp_status wait_alone(void *group, uint64_t ticket)
     return trp_collective_wait(group, ticket);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double seconds[TURNS])
-{
-    qsort(seconds, TURNS, sizeof *seconds, by_size);
-    return seconds[TURNS / 2];
-}
-
 static double now_s(void)
 {
     return (double)clock_now_ns(&clock_monotonic) * 1e-9;
@@ -56,7 +45,7 @@ static double time_copy(float *to, const float *from)
         memcpy(to, from, NUMBERS * sizeof *to);
         seconds[i] = now_s() - since;
     }
-    return median(seconds);
+    return median(seconds, TURNS);
 }
 
 /* A sum of one rank: to code, to decode what is kept, and the same as an owner of everything. */
@@ -74,7 +63,7 @@ static double time_sum(struct compressor *compressor, float *grads, const float 
         seconds[i] = now_s() - since;
     }
     trp_collective_destroy(group);
-    return median(seconds);
+    return median(seconds, TURNS);
 }
 
 /* What a rank of two sends. */

@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "median.h"
 #include "replay_load.h"
 #include "scratch.h"
 

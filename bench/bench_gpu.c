@@ -9,6 +9,7 @@
 #include <troupe/log.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
+#include "bench/median.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 
@@ -152,12 +153,6 @@ static struct rate run_steps(struct work_at *work)
                          (double)host_ns / 1e3 / (double)steps};
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static const char *const words[] = {[TRP_F32] = "f32", [TRP_BF16] = "bf16", [TRP_TF32] = "tf32"};
 
 static void bench(const char *name, struct work_at work, trp_precision precision)
@@ -172,10 +167,8 @@ static void bench(const char *name, struct work_at work, trp_precision precision
         host_us[i] = rate.host_us;
     }
     work_end(&work);
-    qsort(step_us, RUNS, sizeof *step_us, compare);
-    qsort(host_us, RUNS, sizeof *host_us, compare);
-    printf("%s, %s\t%.4g\tus/step\t0\t\n", name, word, step_us[RUNS / 2]);
-    printf("  host, %s, %s\t%.4g\tus/step\t0\t\n", name, word, host_us[RUNS / 2]);
+    printf("%s, %s\t%.4g\tus/step\t0\t\n", name, word, median(step_us, RUNS));
+    printf("  host, %s, %s\t%.4g\tus/step\t0\t\n", name, word, median(host_us, RUNS));
     fflush(stdout);
 }
 

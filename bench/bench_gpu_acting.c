@@ -9,6 +9,7 @@
 
 #include <troupe/troupe.h>
 
+#include "bench/median.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 
@@ -194,12 +195,6 @@ static double evaluate_us(struct at_work *work)
 
 static const char evaluator_name[] = "evaluator on the GPU, 256 episodes at once, Nature CNN";
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void work_begin(struct at_work *work, trp_device *device)
 {
     trp_rng rng;
@@ -250,14 +245,11 @@ static void bench(trp_device *device)
         whole[i] = evaluate_us(&work);
     }
     work_end(&work);
-    qsort(bare, RUNS, sizeof *bare, compare);
-    qsort(act, RUNS, sizeof *act, compare);
-    qsort(whole, RUNS, sizeof *whole, compare);
-    double ceiling = bare[RUNS / 2];
+    double ceiling = median(bare, RUNS), all = median(whole, RUNS);
     printf("%s: share of forward and copies alone\t%.3g\t%%\t0\t\n", evaluator_name,
-           100 * ceiling / whole[RUNS / 2]);
-    printf("  a step of all\t%.4g\tus\t%.4g\tforward and copies alone\n", whole[RUNS / 2], ceiling);
-    printf("  its policy\t%.4g\tus\t%.4g\tforward and copies alone\n", act[RUNS / 2], ceiling);
+           100 * ceiling / all);
+    printf("  a step of all\t%.4g\tus\t%.4g\tforward and copies alone\n", all, ceiling);
+    printf("  its policy\t%.4g\tus\t%.4g\tforward and copies alone\n", median(act, RUNS), ceiling);
 }
 
 int main(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <troupe/collective.h>
+#include "bench/median.h"
 #include "core/clock.h"
 #include "learner/collective/nccl_api.h"
 #include "learner/collective/sum_kernel.h"
@@ -138,12 +139,6 @@ static double run_us(struct gpu_ranks *ranks, size_t count,
     return (double)(clock_now_ns(&clock_monotonic) - began_ns) / 1e3 / OPERATIONS;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The same, through our interface and by the bare call. */
 struct compared {
     const char *name;
@@ -161,10 +156,9 @@ static void compare_calls(struct gpu_ranks *ranks, const struct compared *pair)
             theirs[run] = run_us(ranks, counts[i], pair->bare);
             ours[run] = run_us(ranks, counts[i], pair->ours);
         }
-        qsort(ours, RUNS, sizeof *ours, compare);
-        qsort(theirs, RUNS, sizeof *theirs, compare);
+        double our_us = median(ours, RUNS), their_us = median(theirs, RUNS);
         printf("%s, %zu floats\t%.4g\tus, the bare call %.4g, over it %.4g\t0\t\n", pair->name,
-               counts[i], ours[RUNS / 2], theirs[RUNS / 2], ours[RUNS / 2] - theirs[RUNS / 2]);
+               counts[i], our_us, their_us, our_us - their_us);
         fflush(stdout);
     }
 }

@@ -19,6 +19,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
+#include "median.h"
 #include "replay_load.h"
 #include "scratch.h"
 

@@ -12,6 +12,7 @@
 
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
+#include "median.h"
 #include "nn/backend.h"
 #include "primitives.h"
 #include "torch_peer.h"
@@ -180,18 +181,6 @@ static double own_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double us[TURNS])
-{
-    qsort(us, TURNS, sizeof *us, compare_doubles);
-    return us[TURNS / 2];
-}
-
 static double timed(void (*run)(const struct work *), const struct work *work)
 {
     double start = own_us();
@@ -288,7 +277,7 @@ static double adam_us(size_t count)
         us[turn] = own_us() - start;
     }
     free(vectors);
-    return median(us);
+    return median(us, TURNS);
 }
 
 static void network_run(const char *name, size_t (*build)(struct work *, uint32_t), uint32_t rows,
@@ -299,7 +288,7 @@ static void network_run(const char *name, size_t (*build)(struct work *, uint32_
     work_run(work, count);
     double adam = parameters ? adam_us(parameters) : 0, ours = adam, theirs = adam;
     for (size_t i = 0; i < count; i++) {
-        double our_us = median(work[i].our_us), their_us = median(work[i].their_us);
+        double our_us = median(work[i].our_us, TURNS), their_us = median(work[i].their_us, TURNS);
         ours += our_us;
         theirs += their_us;
         if (!each || !work[i].convolves)
@@ -367,7 +356,7 @@ static void cell_run(const char *name, enum cell_kind kind, double peer)
                                                    .scratch = scratch});
         us[turn] = own_us() - start;
     }
-    row(name, median(us), 0, peer);
+    row(name, median(us, TURNS), 0, peer);
     float *all[] = {x, y, dx, w, dw, bias, kept, scratch};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);

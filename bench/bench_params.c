@@ -19,6 +19,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/sealed.h"
+#include "median.h"
 #include "raw_grpc.h"
 
 extern char **environ;
@@ -44,18 +45,6 @@ static void stop_on(trp_status status)
 static double now_s(void)
 {
     return (double)clock_now_ns(&clock_monotonic) / 1e9;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, compare);
-    return values[count / 2];
 }
 
 /* ---- an actor ---------------------------------------------------------------------------------

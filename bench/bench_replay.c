@@ -24,6 +24,7 @@
 
 #include "core/alloc.h"
 #include "core/thread.h"
+#include "median.h"
 #include "raw_load.h"
 #include "replay_load.h"
 #include "reverb_peer.h"

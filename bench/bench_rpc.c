@@ -14,6 +14,7 @@
 #include <troupe/rpc.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "median.h"
 #include "raw_grpc.h"
 #include "rpc_test.pb-c.h"
 
@@ -244,18 +245,6 @@ static double sink_rate(struct client *client, size_t size, uint32_t messages)
 
 /* ---- rows ---- */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, TURNS, sizeof *values, compare);
-    return values[TURNS / 2];
-}
-
 typedef double measure(struct client *client);
 
 static void row(struct client *client, const char *name, measure *ours, measure *raw)
@@ -268,7 +257,8 @@ static void row(struct client *client, const char *name, measure *ours, measure 
             ceiling[turn] = b;
         }
     }
-    printf("%s\t%.0f\t/s\t%.0f\traw gRPC C core\n", name, median(measured), median(ceiling));
+    printf("%s\t%.0f\t/s\t%.0f\traw gRPC C core\n", name, median(measured, TURNS),
+           median(ceiling, TURNS));
     fflush(stdout);
 }
 
@@ -371,7 +361,7 @@ static void local_row(void)
     if (sum == 0)
         exit(1);
     printf("local call\t%.1f\tns\t%.1f\tprotobuf-c stub without status, deadline or copy\n",
-           median(measured), median(ceiling));
+           median(measured, TURNS), median(ceiling, TURNS));
     fflush(stdout);
 }
 

@@ -19,6 +19,7 @@
 
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
+#include "bench/median.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
@@ -38,18 +39,6 @@ static double own_us(void)
 static double now_us(void)
 {
     return (double)clock_now_ns(&clock_monotonic) / 1e3;
-}
-
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, compare_doubles);
-    return values[count / 2];
 }
 
 static void check(trp_status status)

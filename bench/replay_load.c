@@ -1,4 +1,5 @@
 /* See replay_load.h. */
+#include "median.h"
 #include "replay_load.h"
 
 #include <troupe/rng.h>
@@ -79,18 +80,6 @@ int64_t now(void)
 double rate(double count, int64_t since_ns)
 {
     return count / ((double)(now() - since_ns) * 1e-9);
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, compare);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */

@@ -47,7 +47,6 @@ void dir_and_peer(int argc, char **argv, const char **dir, const char **peer);
 void check(trp_status status);
 int64_t now(void); /* nanoseconds */
 double rate(double count, int64_t since_ns);
-double median(double *values, size_t count); /* sorts them */
 
 /* ---- processes --------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 /* See reverb_peer.h. */
+#include "median.h"
 #include "reverb_peer.h"
 
 #include <signal.h>

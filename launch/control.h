@@ -15,6 +15,7 @@
  *   broken NODE NUMBER WHY                  generation NODE NUMBER NONCE RANK SIZE FIRST
  *   over NODE NUMBER                        dismissed NODE WHY
  *
+ * `failed` comes before a node withdraws what it serves, `done` when it has ended, failed or not.
  * `over` asks for a generation above NUMBER. A generation's members come first, by rank. NODE is a
  * node's number in the graph; the rest is up to the end of the packet. End of file means that the
  * other side is gone. */

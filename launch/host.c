@@ -30,9 +30,7 @@ struct member {
     struct thread thread;
     int log_fd;             /* -1: its log is not kept here */
     bool started, reported; /* the loop's thread */
-    bool finished;          /* guarded by host->mutex, as what follows */
-    trp_status status;
-    char *error;
+    bool finished, failed;  /* guarded by host->mutex */
 };
 
 static struct member *find_member(struct host *host, uint32_t number)
@@ -117,20 +115,43 @@ static char *words_of(trp_status status)
                      trp_status_name(status), trp_last_error());
 }
 
+static void say_gone_locked(struct host *host, uint32_t number, char *gone)
+{
+    free(host->peers[number].gone);
+    host->peers[number].gone = gone;
+    cond_broadcast(&host->changed);
+}
+
+/* Before the node withdraws what it serves: its callers fail of that, and may end first. */
+static void report_failure(struct member *member, trp_status code)
+{
+    struct host *host = member->context.host;
+    uint32_t number = member->context.number;
+    char *error = words_of(code);
+    trp_status sent = control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_FAILED,
+                                   number, "%d %s", (int)code, error);
+    if (sent != TRP_OK)
+        trp_log(TRP_WARN, "%s: the launcher was not told why it failed: %s", member->context.name,
+                error);
+    mutex_lock(&host->mutex);
+    say_gone_locked(host, number, xasprintf("it failed: %s", error));
+    mutex_unlock(&host->mutex);
+    free(error);
+}
+
 static void finish_member(struct member *member, trp_status status)
 {
     struct host *host = member->context.host;
     /* A wait that the stop ended is not a failure. */
     if (status == TRP_CANCELLED && trp_stop_requested(member->context.stop))
         status = TRP_OK;
-    char *error = status == TRP_OK ? NULL : words_of(status);
+    if (status != TRP_OK)
+        report_failure(member, status);
     context_close(&member->context);
     mutex_lock(&host->mutex);
-    struct peer *peer = &host->peers[member->context.number];
-    free(peer->gone);
-    peer->gone = error ? xasprintf("it failed: %s", error) : xstrdup("it has ended");
-    member->status = status;
-    member->error = error;
+    if (status == TRP_OK)
+        say_gone_locked(host, member->context.number, xstrdup("it has ended"));
+    member->failed = status != TRP_OK;
     member->finished = true;
     cond_broadcast(&host->changed);
     advance_stop_locked(host);
@@ -175,15 +196,10 @@ static void report_end(struct host *host, struct member *member)
     uint32_t number = member->context.number;
     thread_stop(&member->thread);
     send_metrics(host, &member->context);
-    trp_status sent;
-    if (member->status == TRP_OK)
-        sent = control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_DONE, number, "-");
-    else
-        sent = control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_FAILED, number,
-                            "%d %s", (int)member->status, member->error);
-    if (sent != TRP_OK)
+    if (control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_DONE, number, "-") !=
+        TRP_OK)
         trp_log(TRP_WARN, "%s: the launcher was not told of the end", member->context.name);
-    host->failed |= member->status != TRP_OK;
+    host->failed |= member->failed;
     member->reported = true;
     host->ended++;
 }
@@ -221,10 +237,7 @@ static void member_begin_again(struct host *host, uint32_t number, uint64_t seed
     context_init(&member->context, host, number);
     member->context.seed = seed;
     member->context.resume = true;
-    free(member->error);
-    member->error = NULL;
-    member->status = TRP_OK;
-    member->finished = member->reported = false;
+    member->finished = member->failed = member->reported = false;
     struct peer *peer = &host->peers[number];
     free(peer->gone);
     peer->gone = NULL;
@@ -470,7 +483,6 @@ void host_destroy(struct host *host)
         context_cleanup(&host->members[i].context);
         if (host->members[i].log_fd >= 0)
             close(host->members[i].log_fd);
-        free(host->members[i].error);
     }
     for (uint32_t i = 0; i < host->options.program->node_count; i++) {
         free(host->peers[i].address);

@@ -112,13 +112,13 @@ static void link_apply(struct process_link *link, const struct control_message *
     case CONTROL_OVER:
         gangs_over(run, node, strtoull(message->rest, NULL, 10));
         break;
+    case CONTROL_DONE: /* a process is over when it has been reaped, a thread when it says so */
+        if (run->options->mode == LAUNCH_THREADS)
+            run_node_ended(run, node, NULL);
+        break;
     default:
         break;
     }
-    bool over = message->verb == CONTROL_FAILED || message->verb == CONTROL_DONE;
-    /* A process is over when it has been reaped, a thread when it says so. */
-    if (over && run->options->mode == LAUNCH_THREADS)
-        run_node_ended(run, node, NULL);
 }
 
 /* A thread that was to begin again when the last one ended has nobody to start it. */

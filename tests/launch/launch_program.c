@@ -62,6 +62,8 @@ static trp_status base_serve(trp_context *context)
     TRP_TRY(trp_context_serve(context, &service.base, NULL));
     while (is("served_to_the_deaf") && pulls == 0)
         trp_stop_wait(trp_context_stop(context), 5);
+    if (is("served_to_the_deaf"))
+        event(context, "breaks");
     if (is("served_then_fails") || is("served_to_the_deaf"))
         return trp_fail(TRP_DATA_LOSS, "the base broke");
     return wait_for_stop(context);
@@ -218,6 +220,8 @@ static trp_status user_run(trp_context *context, const void *arg)
         return TRP_OK;
     }
     if (is("served_to_the_deaf")) {
+        if (trp_context_index(context) == 1)
+            TRP_TRY(await_event(context, "base/0 breaks"));
         TRP_TRY(call_base(context));
         for (;;)
             poll(NULL, 0, 1000);

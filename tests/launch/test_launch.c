@@ -259,6 +259,7 @@ static void a_server_in_threads_outlives_its_callers(void **state)
     assert_last_line(scene, "err", "failed: base/0: the base broke");
 }
 
+/* The second user calls while the server is withdrawn, and fails before the server has ended. */
 static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state)
 {
     struct scene *scene = *state;
@@ -270,6 +271,7 @@ static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state
                           "served_to_the_deaf",
                           NULL};
     assert_int_equal(scene_run(scene, argv), 1);
+    assert_file_contains(scene, "err", "base/0 failed: the base broke: stopping the others");
     assert_last_line(scene, "err", "failed: base/0: the base broke");
     assert_file_contains(scene, "run/logs/base-0.log", "did not stop calling this node within 0.3");
 }

@@ -1,28 +1,7 @@
 #!/usr/bin/env bash
-# The examples, and the shapes of other algorithms (tests/shapes_*.c, toy sized, 100 learner
-# steps), as somebody runs them who has Troupe installed and nothing else: compiled by `troupe launch`
-# from files outside of the tree, in processes and in threads, each to its own end.
-set -euo pipefail
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cmake --install "$BUILD_DIR" --prefix "$dir/usr" >"$dir/log" || { cat "$dir/log"; exit 1; }
-cp examples/*.c examples/*.proto tests/shapes_*.c "$dir"
-cd "$dir"
-export CC="$CC -Wextra -Werror"
-
-# run WORDS FILE...: the program ends well, having said WORDS. It gets `options`, and the arguments in `args`.
-args=() options=()
-run() {
-    local words=$1 mode name
-    shift
-    name=${1%.c}
-    for mode in processes threads; do
-        rm -rf "$name-$mode"
-        timeout 100 usr/bin/troupe launch "$@" -- --launch=$mode --run-dir="$name-$mode" --seed=1 \
-            "${options[@]}" -- "${args[@]}" >"$name.log" 2>&1 && grep -q -- "$words" "$name.log" ||
-            { echo "$* --launch=$mode, wanted: $words"; cat "$name.log"; exit 1; }
-    done
-}
+# The examples of nodes, services and of what users write themselves, and the shapes of other algorithms
+# (tests/shapes_*.c, toy sized, 100 learner steps), where Troupe is installed.
+. tests/installed.sh
 
 run 'hello, visitor/2' hello.c hello.proto
 run 'done: consumer/0: the squares add up to 8555' consumers.c work.proto
@@ -39,38 +18,9 @@ run 'the target of 0.9 is reached' own_env.c
 for shape in ppo impala r2d2 sac; do
     run 'done: learner/0: 100 learner steps done' shapes_$shape.c
 done
-# Its own target takes it a minute of a processor that is its own; the other one may not find the goal for as long.
-options=(--set evaluator.target_return=-100)
-run 'the target of -100 is reached' dqn_acrobot.c
-options=(--set learner.max_steps=3000)
-run 'done: learner/0: 3000 learner steps done' qrdqn_mountaincar.c
-# Its target takes half a minute of a processor.
-options=(--set learner.max_steps=2)
-run 'done: learner/0: 2 learner steps done' ppo_frames.c
-options=()
-run 'the target of 475 is reached' a3c.c
-args=(chain)
-run 'the target of 0.99 is reached' a3c.c
-args=()
-run 'the target of 475 is reached' ppo_cartpole.c
-run 'the target of 475 is reached' dqn_learners.c
-run 'the target of 475 is reached' impala_cartpole.c
-args=(Catch 1)
-run 'the target of 0.95 is reached' impala_cartpole.c
-args=(fused) # the learner steps the environments: no replay, no actors
-run 'the target of 475 is reached' ppo_cartpole.c
-run 'the target of 475 is reached' impala_cartpole.c
+args=(fused) # the learner steps the environment: no replay, no actors
 run 'done: learner/0: 100 learner steps done' shapes_ppo.c
 grep -q 'time: .* [1-9][0-9]* actor steps' shapes_ppo.log
-args=()
-run 'the target of 0.9 is reached' r2d2_memory.c
-run 'the target of -200 is reached' d4pg_pendulum.c
-run 'the target of -200 is reached' mpo_pendulum.c
-run 'the target of -170 is reached' sac_pendulum.c
-run 'the target of -170 is reached' td3_pendulum.c
-run 'the target of -200 is reached' offline_pendulum.c
-args=(iql) # from what is stored by now
-run 'the target of -200 is reached' offline_pendulum.c
 args=()
 run 'every node that no other uses has ended' shapes_a3c.c
 for mode in processes threads; do

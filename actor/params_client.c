@@ -6,8 +6,8 @@
  * Where the learner's memory can be read from here, a pull looks there, and counts travel in calls
  * that bring no parameters, one in PARAMS_REPORT_MS. In the learner's process the parameters are
  * the learner's own, held; on its host they are copied, or read where they lie by who looks
- * afterwards whether they were whole. Elsewhere they stay inside the reply that brought them, if
- * they came as floats. */
+ * afterwards whether they were whole. Elsewhere they come into memory of the client's own, of which
+ * it has two: one is acted with while the other is filled. */
 #include <troupe/params.h>
 
 #include <assert.h>
@@ -18,7 +18,6 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
-#include "core/bfloat16.h"
 #include "core/board.h"
 #include "core/boot.h"
 #include "core/clock.h"
@@ -196,13 +195,19 @@ void trp_params_client_destroy(trp_params_client *client)
     free(client);
 }
 
+/* The room of a first version that was refused: the next one may be larger. */
+static void forget_refused(trp_params_client *client)
+{
+    if (client->state.count > 0)
+        return;
+    free(client->spare);
+    client->spare = NULL;
+}
+
 /* Room for a vector that is read elsewhere. RESOURCE_EXHAUSTED: there is none. */
 static trp_status room_for(trp_params_client *client, size_t count)
 {
-    if (client->state.count == 0) { /* of one that was refused, which may have been smaller */
-        free(client->spare);
-        client->spare = NULL;
-    }
+    forget_refused(client);
     if (!client->spare && count <= SIZE_MAX / sizeof(float))
         client->spare = malloc(count * sizeof(float));
     if (client->spare)
@@ -421,50 +426,27 @@ static trp_status note_reply(trp_params_client *client, const Troupe__PullReply 
                     reply->version, reply->n_statistics);
 }
 
-/* Halves become floats. */
-static trp_status widen(trp_params_client *client, const ProtobufCBinaryData *bytes,
-                        struct arrival *arrival)
+/* Parameters that were sent. */
+static trp_status adopt(trp_params_client *client, const Troupe__PullReply *reply,
+                        const struct params_room *room)
 {
-    TRP_TRY(room_for(client, arrival->count));
-    for (size_t i = 0; i < arrival->count; i++) {
-        uint16_t half;
-        memcpy(&half, bytes->data + i * sizeof half, sizeof half);
-        client->spare[i] = bf16_float(half);
-    }
-    arrival->params = client->spare;
-    return TRP_OK;
-}
-
-/* Parameters that were sent. Those of a reply become the client's where they are. */
-static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
-{
-    ProtobufCBinaryData *bytes = &reply->params;
-    bool halves = reply->precision == TROUPE__PRECISION__BFLOAT16;
-    size_t size = halves ? sizeof(uint16_t) : sizeof(float);
-    struct arrival arrival = {.params = (const float *)(const void *)bytes->data,
-                              .count = bytes->len % size == 0 ? bytes->len / size : 0,
+    struct arrival arrival = {.params = room->numbers,
+                              .count = room->filled ? room->count : 0,
                               .version = reply->version,
                               .learner_steps = reply->learner_steps};
-    TRP_TRY(check_count(client, &arrival, bytes->len));
-    if (halves)
-        TRP_TRY(widen(client, bytes, &arrival));
-    TRP_TRY(check_arrival(client, &arrival));
+    TRP_TRY(check_count(client, &arrival, reply->params.len));
+    if (!room->finite)
+        TRP_TRY(check_arrival(client, &arrival));
     use_statistics(client, (const trp_moments *)reply->statistics,
                    reply->n_statistics / MOMENT_NUMBERS);
-    if (halves) {
-        settle_in_spare(client);
-    } else {
-        leave_place(client);
-        client->own = (float *)(void *)bytes->data;
-        *bytes = (ProtobufCBinaryData){0};
-    }
+    settle_in_spare(client);
     settle_arrival(client, &arrival);
     return TRP_OK;
 }
 
 /* `sent`: parameters were asked for, wherever the learner is. */
-static trp_status take_reply(trp_params_client *client, Troupe__PullReply *reply, bool sent,
-                             bool *newer)
+static trp_status take_reply(trp_params_client *client, const Troupe__PullReply *reply,
+                             const struct params_room *room, bool sent, bool *newer)
 {
     if (!sent && reply->shared)
         attach(client, reply);
@@ -480,7 +462,7 @@ static trp_status take_reply(trp_params_client *client, Troupe__PullReply *reply
     /* A learner that restarted may know only versions that are older than ours. */
     if (reply->version <= client->state.version || (!sent && reply->shared))
         return TRP_OK;
-    TRP_TRY(adopt(client, reply));
+    TRP_TRY(adopt(client, reply, room));
     *newer = true;
     return TRP_OK;
 }
@@ -493,16 +475,17 @@ static trp_status exchange_once(trp_params_client *client, uint64_t steps, uint6
     Troupe__PullReply *reply = NULL;
     Troupe__PullRequest request = request_of(client, steps, episodes, sends);
     int64_t asked_ns;
-    struct params_room room = {client->spare, client->state.count * sizeof *client->spare};
+    forget_refused(client);
+    struct params_room room = {.numbers = client->spare, .count = client->state.count};
     trp_status status = params_pull(&client->line, &request, deadline, &room, &reply, &asked_ns);
-    client->spare = room.bytes;
+    client->spare = room.numbers;
     if (status == TRP_OK)
         status = note_reply(client, reply, steps, episodes);
     if (status == TRP_OK)
         status = note_carried(client, reply);
     uint64_t age_ns = reply ? reply->age_ns : 0;
     if (status == TRP_OK)
-        status = take_reply(client, reply, sends, newer);
+        status = take_reply(client, reply, &room, sends, newer);
     if (status == TRP_OK && client->state.version >= client->newest)
         client->confirmed_ns = asked_ns - (int64_t)(age_ns < INT64_MAX / 2 ? age_ns : 0);
     params_reply_free(reply);

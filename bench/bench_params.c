@@ -31,7 +31,7 @@ enum {
     SMALL = 1700000,  /* floats: 6.8 MB, the network of Mnih et al. (2015) */
     LARGE = 25000000, /* 100 MB */
     RAW_BYTES = 1 << 20,
-    RAW_MESSAGES = 400,
+    RAW_MESSAGES = 100,
 };
 
 static void stop_on(trp_status status)
@@ -351,29 +351,35 @@ static void print_unchanged(struct troop *troop)
 /* ---- to other hosts ---------------------------------------------------------------------------
  */
 
-static double raw_mb_s(void)
-{
-    double rates[5];
+struct raw {
     char address[64];
-    snprintf(address, sizeof address, "unix:/tmp/bench_params_%d", (int)getpid());
-    char *arguments[] = {"/proc/self/exe", "--raw", address, NULL};
     pid_t pid;
-    if (posix_spawn(&pid, arguments[0], NULL, NULL, arguments, environ) != 0)
+    struct raw_client *client;
+};
+
+static void raw_start(struct raw *raw)
+{
+    snprintf(raw->address, sizeof raw->address, "unix:/tmp/bench_params_%d", (int)getpid());
+    char *arguments[] = {"/proc/self/exe", "--raw", raw->address, NULL};
+    if (posix_spawn(&raw->pid, arguments[0], NULL, NULL, arguments, environ) != 0)
         exit(1);
-    struct raw_client *client = raw_client_create(address);
-    for (size_t i = 0; i < 5; i++)
-        rates[i] = raw_sink_rate(client, RAW_BYTES, RAW_MESSAGES) * RAW_BYTES / 1e6;
-    raw_client_destroy(client);
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-    unlink(address + strlen("unix:"));
-    return median(rates, 5);
+    raw->client = raw_client_create(raw->address);
+    raw_sink_rate(raw->client, RAW_BYTES, RAW_MESSAGES);
 }
 
-static void print_sent(struct troop *troop, trp_params_precision precision, const char *name,
-                       double raw)
+static void raw_end(struct raw *raw)
 {
-    double times[TURNS];
+    raw_client_destroy(raw->client);
+    kill(raw->pid, SIGKILL);
+    waitpid(raw->pid, NULL, 0);
+    unlink(raw->address + strlen("unix:"));
+}
+
+/* A pull and a raw stream of as many bytes take turns. */
+static void print_sent(struct troop *troop, trp_params_precision precision, const char *name,
+                       struct raw *raw)
+{
+    double times[TURNS], rates[TURNS];
     trp_channel *channel;
     ProtobufCService *service;
     stop_on(trp_channel_create(&channel, trp_server_address(troop->server), NULL));
@@ -385,11 +391,12 @@ static void print_sent(struct troop *troop, trp_params_precision precision, cons
         double since = now_s();
         stop_on(trp_params_client_pull(client, 0, 0, NULL));
         times[i] = now_s() - since;
+        rates[i] = raw_sink_rate(raw->client, RAW_BYTES, RAW_MESSAGES) * RAW_BYTES / 1e6;
     }
     printf("params: %.0f MB to an actor elsewhere, %s, of the float32 bytes\t%.6g\tMB/s\t%.6g\t"
            "a raw stream of gRPC\n",
            (double)troop->copied.place.bytes / 1e6, name,
-           (double)troop->copied.place.bytes / median(times, TURNS) / 1e6, raw);
+           (double)troop->copied.place.bytes / median(times, TURNS) / 1e6, median(rates, TURNS));
     trp_params_client_destroy(client);
     trp_channel_destroy(channel);
 }
@@ -397,13 +404,13 @@ static void print_sent(struct troop *troop, trp_params_precision precision, cons
 int main(int argc, char **argv)
 {
     struct troop troop;
+    struct raw raw;
     trp_log_set_level(TRP_ERROR);
     if (argc == 3 && strcmp(argv[1], "--raw") == 0)
         return raw_serve(argv[2]);
     if (argc == 3 && strcmp(argv[1], "--actor") == 0)
         return actor_main(argv);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    double raw = raw_mb_s();
     troop_start(&troop, SMALL);
     print_unchanged(&troop);
     print_standstill(&troop);
@@ -412,8 +419,10 @@ int main(int argc, char **argv)
     troop_start(&troop, LARGE);
     print_standstill(&troop);
     print_new_versions(&troop);
-    print_sent(&troop, TRP_PARAMS_FLOAT32, "as float32", raw);
-    print_sent(&troop, TRP_PARAMS_BF16, "as bfloat16", raw);
+    raw_start(&raw);
+    print_sent(&troop, TRP_PARAMS_FLOAT32, "as float32", &raw);
+    print_sent(&troop, TRP_PARAMS_BF16, "as bfloat16", &raw);
+    raw_end(&raw);
     troop_end(&troop);
     return 0;
 }

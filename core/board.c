@@ -8,7 +8,8 @@
  * and who has read looks at it again (a seqlock).
  * Guarantee: in the writer's process a version that is held does not change; elsewhere
  * board_view_is_whole() tells. Memory: the vector's size BOARD_KEPT times, and once more for each
- * other version that is held here. A header that lies costs a reader wrong numbers, nothing else.
+ * other version that is held here, of which BOARD_LENT at most are for those who may be slow. A
+ * header that lies costs a reader wrong numbers, nothing else.
  */
 #include "core/board.h"
 
@@ -48,7 +49,7 @@ _Static_assert(sizeof(struct board_head) <= HEAD_BYTES, "the first slot begins b
 
 struct slot {
     struct board_version view; /* first: it is what board_hold() returns; version 0: empty */
-    uint32_t holders;
+    uint32_t holders, lent;    /* lent: of them, those that may be slow */
 };
 
 struct board {
@@ -63,6 +64,7 @@ struct board {
     struct slot slots[SLOTS];
     uint32_t used; /* slots that ever were written */
     uint32_t held; /* that somebody holds */
+    uint32_t lent; /* of them, those that are lent */
     struct slot *newest;
 };
 
@@ -280,6 +282,30 @@ void board_release(struct board *board, const struct board_version *version)
     mutex_lock(&board->mutex);
     board->held -= --((struct slot *)version)->holders == 0;
     mutex_unlock(&board->mutex);
+}
+
+bool board_lend(struct board *board, const struct board_version *version)
+{
+    struct slot *slot = (struct slot *)version;
+    mutex_lock(&board->mutex);
+    bool lends = slot->lent > 0 || board->lent < BOARD_LENT;
+    if (lends) {
+        board->lent += slot->lent++ == 0;
+        slot->holders++;
+    }
+    mutex_unlock(&board->mutex);
+    if (lends)
+        board_ref(board);
+    return lends;
+}
+
+void board_take_back(struct board *board, const struct board_version *version)
+{
+    mutex_lock(&board->mutex);
+    board->lent -= --((struct slot *)version)->lent == 0;
+    mutex_unlock(&board->mutex);
+    board_release(board, version);
+    board_unref(board);
 }
 
 /* ---- who reads ------------------------------------------------------------------------------- */

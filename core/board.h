@@ -44,6 +44,12 @@ const struct board_version *board_hold(struct board *board);
 void board_hold_again(struct board *board, const struct board_version *version);
 void board_release(struct board *board, const struct board_version *version); /* NULL is fine */
 
+/* The same for who may need it long, and longer than its owner the board: a version that is held is
+ * held once more, and the board is, until board_take_back(). False: BOARD_LENT other versions are
+ * lent already. */
+TRP_MUST_USE bool board_lend(struct board *board, const struct board_version *version);
+void board_take_back(struct board *board, const struct board_version *version);
+
 /* ---- who reads ------------------------------------------------------------------------------- */
 
 struct board_view;

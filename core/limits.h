@@ -26,6 +26,9 @@ enum {
      * copies. And looks for one that is not just being replaced. */
     BOARD_KEPT = 4,
     BOARD_TRIES = 8,
+    /* board.c: versions that are on their way to readers elsewhere, who may stop reading: so many
+     * more, at most. Beyond it what is sent is copied. */
+    BOARD_LENT = 4,
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
     NSTEP_MAX = 1024,
     /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer

@@ -11,10 +11,11 @@ enum {
     /* client_table.c: what one client did, 2^this: at 10^6 steps/s in two years; the sum over all
      * clients is one of 62 bits. */
     PARAMS_COUNT_BITS = 46,
-    /* publisher.c: parameters in one reply: less than a message may have, and a second at 128 MBit.
-     * A version that is pulled in parts is kept until its last part is, or for so long after the
-     * one before; so many of them, besides the newest. */
-    PARAMS_PART_BYTES = 16 << 20,
+    /* publisher.c: parameters in one reply: a part is copied while it is in a cache, others are on
+     * their way meanwhile, and a call's 50 us are little beside its millisecond. A version that is
+     * pulled in parts is kept until its last part is, or for so long after the one before; so many
+     * of them, besides the newest. */
+    PARAMS_PART_BYTES = 2 << 20,
     PARAMS_LEND_MS = 10000,
     PARAMS_LENT_MAX = 2,
     /* publisher.c: counts in one pull of a cache: 150 KB without statistics. */

@@ -1,8 +1,8 @@
 /* Publication of parameters. The learner changes its vector in place all the time and must not wait
  * for readers; readers must not see half a change. So publishing copies the vector to a board
  * (core/board.h), which clients in this process and on this host are told of and read themselves:
- * what they ask here is only what their counts travel in. Others are sent a version that is held
- * meanwhile; a large one goes in parts, a call each (loans.h). */
+ * what they ask here is only what their counts travel in. Others are sent a version from where it
+ * lies, which is held meanwhile; a large one goes in parts, a call each (loans.h). */
 #include <troupe/publisher.h>
 
 #include <stdatomic.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <troupe/rng.h>
+#include <troupe/rpc.h>
 #include "client_table.h"
 #include "core/alloc.h"
 #include "core/bfloat16.h"
@@ -291,6 +292,41 @@ static trp_status answer_pull(trp_publisher *publisher, const Troupe__PullReques
     return sending->version ? reply_with(publisher, request, sending, reply) : TRP_OK;
 }
 
+/* What is sent from where it lies, until it has left. */
+struct parcel {
+    struct board *board;
+    const struct board_version *version; /* lent; NULL: it is not needed */
+    uint8_t *rounded;
+};
+
+static void parcel_end(void *arg)
+{
+    struct parcel *parcel = arg;
+    if (parcel->version)
+        board_take_back(parcel->board, parcel->version);
+    free(parcel->rounded);
+    free(parcel);
+}
+
+/* Spares the reply's copy, where there is one. */
+static void lend_params(trp_publisher *publisher, struct sending *sending,
+                        const Troupe__PullReply *reply)
+{
+    if (sending->size == 0 ||
+        (!sending->rounded && !board_lend(publisher->board, sending->version)))
+        return;
+    struct parcel *parcel = xcalloc(1, sizeof *parcel);
+    parcel->board = publisher->board;
+    parcel->version = sending->rounded ? NULL : sending->version;
+    parcel->rounded = sending->rounded;
+    if (trp_call_lend((trp_bytes){reply->params.data, reply->params.len}, parcel_end, parcel)) {
+        sending->rounded = NULL;
+        return;
+    }
+    parcel->rounded = NULL;
+    parcel_end(parcel);
+}
+
 static void handle_pull(Troupe__Params_Service *service, const Troupe__PullRequest *request,
                         Troupe__PullReply_Closure closure, void *closure_data)
 {
@@ -303,6 +339,8 @@ static void handle_pull(Troupe__Params_Service *service, const Troupe__PullReque
         shared_params_put(&shared, board_place(publisher->board));
         reply.shared = &shared;
     }
+    if (answered)
+        lend_params(publisher, &sending, &reply);
     closure(answered ? &reply : NULL, closure_data);
     free(reply.client_statistics);
     free_carried(&reply);

@@ -36,6 +36,14 @@ bool trp_call_cancelled(void)
            deadline_passed(current->deadline, &clock_monotonic);
 }
 
+bool trp_call_lend(trp_bytes bytes, void (*done)(void *arg), void *arg)
+{
+    if (!current || current->lent.done)
+        return false;
+    current->lent = (struct rpc_lent){bytes, done, arg};
+    return true;
+}
+
 struct deadline rpc_call_deadline(int64_t timeout_ms)
 {
     return deadline_in_ms(&clock_monotonic, timeout_ms == 0 ? CALL_TIMEOUT_MS : timeout_ms);
@@ -124,6 +132,8 @@ trp_status rpc_invoke(struct rpc_invocation *invocation, const ProtobufCMessage 
     status_clear_code();
     service->invoke(service, invocation->index, request, note_answer, invocation);
     current = invocation->outer;
+    if (invocation->lent.done) /* nobody has taken it over */
+        invocation->lent.done(invocation->lent.arg);
     if (!invocation->answered)
         return trp_fail(TRP_INTERNAL, "/%s/%s returned without calling its closure",
                         service_name(service), method->name);
@@ -216,16 +226,27 @@ static void cancel_call(struct stop_watch *watch)
     trp_future_cancel(((struct cancel_watch *)watch)->future);
 }
 
+trp_status trp_future_finish(trp_future *future, trp_stop *cancel, ProtobufCMessage **reply)
+{
+    struct cancel_watch watch = {.future = future};
+    stop_watch_add(cancel, &watch.watch, cancel_call);
+    trp_status status = trp_future_wait(future, -1, reply);
+    stop_watch_remove(&watch.watch);
+    trp_future_destroy(future);
+    return status;
+}
+
 static trp_status call_elsewhere(ProtobufCService *service, unsigned index,
                                  const ProtobufCMessage *request, ProtobufCMessage **reply,
                                  const trp_call_options *options)
 {
-    struct cancel_watch cancel = {.future = rpc_future_start(service, index, request, options)};
-    stop_watch_add(options->cancel, &cancel.watch, cancel_call);
-    trp_status status = trp_future_wait(cancel.future, -1, reply);
-    stop_watch_remove(&cancel.watch);
-    trp_future_destroy(cancel.future);
-    return status;
+    return trp_future_finish(rpc_future_start(service, index, request, options), options->cancel,
+                             reply);
+}
+
+bool trp_service_is_remote(ProtobufCService *service)
+{
+    return rpc_is_proxy(service) || rpc_relay_of(service);
 }
 
 static bool runs_here(const ProtobufCService *service, unsigned index)
@@ -261,6 +282,8 @@ trp_status trp_call(ProtobufCService *service, const char *method, const Protobu
         *reply = NULL;
     if (!options)
         options = &defaults;
+    if (options->room)
+        options->room->given = 0;
     TRP_TRY(rpc_method_index(service, method, &index));
     TRP_TRY(rpc_check_request(&service->descriptor->methods[index], request));
     struct rpc_adapter *adapter = rpc_adapter_of(service);

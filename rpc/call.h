@@ -7,6 +7,7 @@
 
 #include <troupe/rpc.h>
 #include "core/clock.h"
+#include "wire.h"
 
 struct rpc_invocation {
     ProtobufCService *service;
@@ -14,8 +15,10 @@ struct rpc_invocation {
     struct deadline deadline;
     trp_stop *cancel;         /* NULL: none */
     const _Atomic bool *gone; /* the caller cancelled or went away; NULL: cannot be known */
-    /* Takes its part of the reply, which is valid only meanwhile. */
+    /* Takes its part of the reply, which is valid only meanwhile, but for what the handler lent:
+     * that may be taken over, too. */
     trp_status (*take)(struct rpc_invocation *invocation, const ProtobufCMessage *reply);
+    struct rpc_lent lent; /* zeroed */
 
     bool answered; /* call.c's from here on */
     trp_status status;

@@ -303,6 +303,8 @@ trp_future *trp_call_async(ProtobufCService *service, const char *method,
 {
     static const trp_call_options defaults;
     unsigned index;
+    if (options && options->room)
+        options->room->given = 0;
     trp_status status = rpc_method_index(service, method, &index);
     if (status == TRP_OK)
         status = rpc_check_request(&service->descriptor->methods[index], request);

@@ -226,7 +226,7 @@ static trp_status take_packed(struct rpc_invocation *invocation, const ProtobufC
 {
     struct rpc_pool_call *call = ((struct pool_run_state *)invocation)->call;
     uint64_t most = call->server->options.max_message_bytes;
-    TRP_TRY(rpc_wire_pack(reply, &call->reply));
+    TRP_TRY(rpc_wire_pack_lent(reply, &invocation->lent, &call->reply));
     if (trp_message_size(call->reply) > most)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: a reply of %zu bytes, the server sends %llu",
                         call->method->path, trp_message_size(call->reply),
@@ -239,7 +239,7 @@ static trp_status run_handler(struct rpc_pool_call *call)
     const struct rpc_method *method = call->method;
     ProtobufCMessage *request;
     TRP_TRY(rpc_wire_unpack_message(method->service->descriptor->methods[method->index].input,
-                                    call->request, call->server->options.in_flight_bytes,
+                                    call->request, call->server->options.in_flight_bytes, NULL,
                                     &request));
     struct pool_run_state state = {.invocation = {.service = method->service,
                                                   .index = method->index,

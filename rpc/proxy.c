@@ -61,6 +61,7 @@ struct proxy_call {
     struct deadline connect_by; /* never: connected, or given up */
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *reply;
+    trp_reply_room *room; /* the caller's; NULL: none */
     grpc_status_code code;
     grpc_slice details;
     _Atomic bool cancelled;
@@ -78,7 +79,8 @@ static trp_status unpack_reply(struct proxy_call *call, ProtobufCMessage **reply
     if (!bytes)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for the reply",
                         call->proxy->paths[call->index]);
-    trp_status status = rpc_wire_unpack_message(method->output, bytes, UINT64_MAX, reply);
+    trp_status status =
+        rpc_wire_unpack_message(method->output, bytes, UINT64_MAX, call->room, reply);
     trp_message_destroy(bytes);
     return status;
 }
@@ -198,6 +200,7 @@ trp_future *rpc_proxy_start(ProtobufCService *service, unsigned index,
     call->base.impl = &proxy_impl;
     call->proxy = proxy;
     call->index = index;
+    call->room = options->room;
     call->queue = rpc_channel_take_queue(proxy->channel);
     call->deadline = rpc_call_deadline(options->timeout_ms);
     call->connect_by = deadline_in_ms(&clock_monotonic, proxy->channel->connect_timeout_ms);

@@ -20,14 +20,26 @@ TRP_MUST_USE trp_status rpc_wire_unpack(const ProtobufCMessageDescriptor *descri
                                         trp_bytes bytes, uint64_t memory_max,
                                         ProtobufCMessage **out);
 
-/* The same of a message in one part or several, whose long bytes are copied once. `message` stays
- * the caller's. */
+/* The same of a message in one part or several, whose long bytes are copied once: to `room`, which
+ * may be NULL, where they are its field's and fit. `message` stays the caller's. */
 TRP_MUST_USE trp_status rpc_wire_unpack_message(const ProtobufCMessageDescriptor *descriptor,
                                                 trp_message *message, uint64_t memory_max,
-                                                ProtobufCMessage **out);
+                                                trp_reply_room *room, ProtobufCMessage **out);
 
 /* The message's bytes, exactly sized. RESOURCE_EXHAUSTED: no memory for them. */
 TRP_MUST_USE trp_status rpc_wire_pack(const ProtobufCMessage *message, trp_message **out);
+
+/* Bytes that stay as they are until done(arg). */
+struct rpc_lent {
+    trp_bytes bytes;
+    void (*done)(void *arg); /* NULL: nothing is lent */
+    void *arg;
+};
+
+/* rpc_wire_pack(), but that long bytes from within what is lent are not copied: the message refers
+ * to them, if there are some, and has taken over `lent`, whose `done` is NULL then. */
+TRP_MUST_USE trp_status rpc_wire_pack_lent(const ProtobufCMessage *message, struct rpc_lent *lent,
+                                           trp_message **out);
 
 /* A deep copy that protobuf_c_message_free_unpacked(copy, NULL) frees. Never NULL: like all small
  * allocations it aborts without memory. */

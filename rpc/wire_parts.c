@@ -1,13 +1,17 @@
 /* A long message comes in many slices of gRPC's. To join them, and then to have protobuf-c copy the
  * bytes again, is half of what such a message costs, in memory that is new each time. So its long
- * bytes, of the outermost message, go from the slices to where they stay; all the rest is short,
- * and is joined, checked and unpacked as any message. Of a field that comes twice, against the
- * rules for who writes, the long one counts. */
+ * bytes, of the outermost message, go from the slices to where they stay, which may be where who
+ * asked for them has its numbers; all the rest is short, and is joined, checked and unpacked as any
+ * message. Of a field that comes twice, against the rules for who writes, the long one counts.
+ *
+ * On the way out long bytes that stay as they are for long enough are parts of the message where
+ * they lie. */
 #include "wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/protobuf.h"
 #include "limits.h"
 
@@ -17,6 +21,7 @@ struct long_field {
     const ProtobufCFieldDescriptor *field;
     size_t begin, at; /* of its key, of its bytes */
     ProtobufCBinaryData bytes;
+    bool in_room; /* they are the caller's */
 };
 
 struct parts_walk {
@@ -27,6 +32,8 @@ struct parts_walk {
     struct long_field fields[LONG_FIELDS_MAX];
     size_t field_count, long_bytes;
     size_t rest; /* bytes that are not long fields */
+    trp_reply_room *room;
+    const ProtobufCFieldDescriptor *room_field; /* NULL: none */
 };
 
 static trp_status parts_broken(const struct parts_walk *walk)
@@ -113,7 +120,14 @@ static trp_status walk_outermost(struct parts_walk *walk)
 static void long_fields_free(struct parts_walk *walk)
 {
     for (size_t i = 0; i < walk->field_count; i++)
-        free(walk->fields[i].bytes.data);
+        if (!walk->fields[i].in_room)
+            free(walk->fields[i].bytes.data);
+}
+
+static uint8_t *long_field_memory(struct parts_walk *walk, struct long_field *field)
+{
+    field->in_room = field->field == walk->room_field && field->bytes.len <= walk->room->size;
+    return field->in_room ? walk->room->bytes : malloc(field->bytes.len);
 }
 
 /* From the beginning again: `rest` gets all that is not long. */
@@ -126,7 +140,7 @@ static trp_status copy_parts(struct parts_walk *walk, uint8_t *rest)
         parts_take(walk, before, rest);
         rest += before;
         parts_take(walk, field->at - field->begin, NULL);
-        field->bytes.data = malloc(field->bytes.len);
+        field->bytes.data = long_field_memory(walk, field);
         if (!field->bytes.data)
             return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes of '%s'",
                             walk->descriptor->name, field->bytes.len, field->field->name);
@@ -143,7 +157,9 @@ static void put_long_fields(struct parts_walk *walk, ProtobufCMessage *message)
         void *member = (uint8_t *)message + field->field->offset;
         ProtobufCBinaryData *bytes = member;
         free(bytes->data);
-        *bytes = field->bytes;
+        if (field->field == walk->room_field)
+            walk->room->given = field->in_room ? field->bytes.len : 0;
+        *bytes = field->in_room ? (ProtobufCBinaryData){0} : field->bytes;
         field->bytes.data = NULL;
     }
 }
@@ -169,18 +185,100 @@ static trp_status unpack_parts(struct parts_walk *walk, uint64_t memory_max, Pro
 }
 
 trp_status rpc_wire_unpack_message(const ProtobufCMessageDescriptor *descriptor,
-                                   trp_message *message, uint64_t memory_max,
+                                   trp_message *message, uint64_t memory_max, trp_reply_room *room,
                                    ProtobufCMessage **out)
 {
     *out = NULL;
     const trp_bytes *parts;
     size_t count = trp_message_parts(message, &parts);
-    if (count == 1)
+    if (count == 1 && !room)
         return rpc_wire_unpack(descriptor, parts[0], memory_max, out);
     struct parts_walk walk;
     walk.descriptor = descriptor;
     walk.parts = parts;
+    walk.room = room;
+    walk.room_field =
+        room ? protobuf_c_message_descriptor_get_field_by_name(descriptor, room->field) : NULL;
     walk.part = walk.in_part = walk.at = walk.field_count = walk.long_bytes = 0;
     walk.size = trp_message_size(message);
     return unpack_parts(&walk, memory_max, out);
+}
+
+/* ---- on the way out -------------------------------------------------------------------------- */
+
+enum { HEAD_BYTES_MAX = 5 + 10 }; /* a key, a length */
+
+/* Within what is lent, and long. */
+static bool is_lent(const ProtobufCFieldDescriptor *field, const ProtobufCBinaryData *bytes,
+                    trp_bytes lent)
+{
+    uintptr_t begin = (uintptr_t)bytes->data, first = (uintptr_t)lent.data;
+    return is_plain_bytes(field) && bytes->len >= RPC_LONG_BYTES_MIN && begin >= first &&
+           begin - first <= lent.size && bytes->len <= lent.size - (begin - first);
+}
+
+/* The fields of `copy` that are lent, which it has not got any more. */
+static size_t take_lent_fields(ProtobufCMessage *copy, trp_bytes lent, struct long_field *fields)
+{
+    const ProtobufCMessageDescriptor *descriptor = copy->descriptor;
+    size_t count = 0;
+    for (unsigned i = 0; i < descriptor->n_fields && count < LONG_FIELDS_MAX; i++) {
+        const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
+        void *member = (uint8_t *)copy + field->offset;
+        ProtobufCBinaryData *bytes = member;
+        if (!is_plain_bytes(field) || !is_lent(field, bytes, lent))
+            continue;
+        fields[count++] = (struct long_field){.field = field, .bytes = *bytes};
+        *bytes = (ProtobufCBinaryData){0};
+    }
+    return count;
+}
+
+static size_t put_head(uint8_t *to, const struct long_field *field)
+{
+    uint8_t *end = varint_write(to, (uint64_t)field->field->id << 3 | LEN);
+    return (size_t)(varint_write(end, field->bytes.len) - to);
+}
+
+/* First comes all that is not lent, then for each field its head, which is the message's own, and
+ * its bytes, which lie elsewhere. */
+static trp_message *message_with_lent(const ProtobufCMessage *rest, const struct long_field *fields,
+                                      size_t count, const struct rpc_lent *lent)
+{
+    size_t rest_bytes = protobuf_c_message_get_packed_size(rest);
+    size_t parts_bytes = 2 * count * sizeof(trp_bytes);
+    trp_message *message = trp_message_create(parts_bytes + rest_bytes + count * HEAD_BYTES_MAX);
+    if (!message)
+        return NULL;
+    trp_bytes *parts = (trp_bytes *)(void *)trp_message_data(message);
+    uint8_t *own = trp_message_data(message) + parts_bytes;
+    size_t own_bytes = protobuf_c_message_pack(rest, own);
+    for (size_t i = 0; i < count; i++) {
+        own_bytes += put_head(own + own_bytes, &fields[i]);
+        parts[2 * i] = (trp_bytes){own, own_bytes};
+        parts[2 * i + 1] = (trp_bytes){fields[i].bytes.data, fields[i].bytes.len};
+        own += own_bytes;
+        own_bytes = 0;
+    }
+    trp_message_set_parts(message, parts, 2 * count, lent->done, lent->arg);
+    return message;
+}
+
+trp_status rpc_wire_pack_lent(const ProtobufCMessage *message, struct rpc_lent *lent,
+                              trp_message **out)
+{
+    if (!lent->done)
+        return rpc_wire_pack(message, out);
+    struct long_field fields[LONG_FIELDS_MAX];
+    ProtobufCMessage *rest = xmemdup(message, message->descriptor->sizeof_message);
+    size_t count = take_lent_fields(rest, lent->bytes, fields);
+    *out = count > 0 ? message_with_lent(rest, fields, count, lent) : NULL;
+    free(rest);
+    if (count == 0)
+        return rpc_wire_pack(message, out);
+    if (!*out)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for a message",
+                        message->descriptor->name);
+    lent->done = NULL;
+    return TRP_OK;
 }

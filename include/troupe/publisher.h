@@ -53,9 +53,10 @@ TRP_API ProtobufCService *trp_publisher_service(trp_publisher *publisher);
 /* Copies `params`, once, and the statistics of all clients: readers see the old snapshot or the new
  * one, whole. `version` is greater than every one before. Waits for no reader. In memory there are
  * four snapshots, and one more for each older one that a client in this process holds; clients on
- * this host map them. Of vectors beyond 16 MiB, which others pull in parts, up to two are kept for
- * those who have begun with them, each for 10 s after its last part was asked for. One thread
- * publishes; pulls go on meanwhile. */
+ * this host map them. To others they are sent from where they lie, for which up to four more are
+ * kept. Of vectors beyond 2 MiB, which those pull in parts, up to two are kept for those who have
+ * begun with them, each for 10 s after its last part was asked for. One thread publishes; pulls go
+ * on meanwhile. */
 TRP_API void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64_t version,
                                    uint64_t learner_steps);
 

@@ -27,11 +27,22 @@ TRP_BEGIN_DECLS
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
+/* Memory for one field of a reply that is `bytes` of 64 KiB or more. Where those come from
+ * elsewhere and fit they are put there, and copied once, not twice. */
 typedef struct {
-    int64_t timeout_ms; /* 0: 30 000; negative: none. One that is over yields DEADLINE_EXCEEDED */
-    trp_stop *cancel;   /* NULL: none. Once requested, waiting calls end with CANCELLED */
-    bool in_parts;      /* of a stream: messages may come in parts, for trp_message_parts(); then
-                           there is no trp_message_data() */
+    const char *field; /* its name in the .proto, of the reply itself */
+    void *bytes;
+    size_t size;
+    size_t given; /* so many lie there when the call is over; then the reply's field is empty. 0:
+                     the field has them, if any came */
+} trp_reply_room;
+
+typedef struct {
+    int64_t timeout_ms;   /* 0: 30 000; negative: none. One that is over yields DEADLINE_EXCEEDED */
+    trp_stop *cancel;     /* NULL: none. Once requested, waiting calls end with CANCELLED */
+    bool in_parts;        /* of a stream: messages may come in parts, for trp_message_parts(); then
+                             there is no trp_message_data() */
+    trp_reply_room *room; /* of a call; NULL: none. Borrowed until it is over */
 } trp_call_options;
 
 /* Calls `method` (its name in the .proto, e.g. "Pull") of `service` with `request`.
@@ -57,6 +68,13 @@ TRP_API int64_t trp_call_time_left_ns(void);
  * waits. */
 TRP_API bool trp_call_cancelled(void);
 
+/* Of a handler, before its closure: what it answers with from within `bytes`, in fields of 64 KiB
+ * or more, is not copied but sent from there, and does not change before `done(arg)`. That is
+ * called once: as soon as the closure has returned, or later, on any thread, when the reply has
+ * left or was given up; it must not wait, nor need what the server's owner may have destroyed.
+ * False: no handler runs on this thread, or it has lent before; `done` is not called. */
+TRP_API bool trp_call_lend(trp_bytes bytes, void (*done)(void *arg), void *arg);
+
 typedef struct trp_future trp_future;
 
 /* The future form of trp_call(): returns at once. A local object's handler runs on the pool of its
@@ -76,6 +94,15 @@ TRP_API TRP_MUST_USE trp_status trp_future_wait(trp_future *future, int64_t time
 
 /* Asks the call to end with CANCELLED; a wait then returns soon. Safe from any thread. */
 TRP_API void trp_future_cancel(trp_future *future);
+
+/* Waits for the call's end, which comes soon, with CANCELLED, once `cancel` is requested (NULL: it
+ * is not), gives what trp_future_wait() gives, and frees. */
+TRP_API TRP_MUST_USE trp_status trp_future_finish(trp_future *future, trp_stop *cancel,
+                                                  ProtobufCMessage **reply);
+
+/* True where calls of `service` may leave this process: then several at a time are over sooner than
+ * one after the other. */
+TRP_API bool trp_service_is_remote(ProtobufCService *service);
 
 /* Cancels if still running and frees; NULL is fine. */
 TRP_API void trp_future_destroy(trp_future *future);

@@ -1,5 +1,6 @@
 /* A message in several parts unpacks to what it is in one, wherever it is cut, and broken ones are
- * refused without a read outside of their parts. */
+ * refused without a read outside of their parts. Long bytes come into their caller's room, and
+ * leave from where they lie. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,17 +62,24 @@ static trp_message *pack(const everything *message)
     return packed;
 }
 
-static trp_status unpack_cut(const uint8_t *bytes, size_t size, const size_t *places, size_t count,
-                             uint64_t memory_max, everything **out)
+static trp_status unpack_cut_to(const uint8_t *bytes, size_t size, const size_t *places,
+                                size_t count, uint64_t memory_max, trp_reply_room *room,
+                                everything **out)
 {
     struct cut cut;
     ProtobufCMessage *message;
     cut_at(&cut, bytes, size, places, count);
     trp_status status = rpc_wire_unpack_message(&troupe__test__everything__descriptor, cut.message,
-                                                memory_max, &message);
+                                                memory_max, room, &message);
     cut_free(&cut);
     *out = (everything *)message;
     return status;
+}
+
+static trp_status unpack_cut(const uint8_t *bytes, size_t size, const size_t *places, size_t count,
+                             uint64_t memory_max, everything **out)
+{
+    return unpack_cut_to(bytes, size, places, count, memory_max, NULL, out);
 }
 
 static void free_everything(everything *message)
@@ -202,6 +210,137 @@ static void a_long_field_that_comes_often_leaks_nothing(void **state)
     free(sample);
 }
 
+/* ---- a caller's room --------------------------------------------------------------------------
+ */
+
+static void check_room(const struct sample *sample, trp_message *packed, size_t room_bytes,
+                       const size_t *places, size_t place_count)
+{
+    size_t size = sample->message.data.len;
+    bool fits = size >= LONG && size <= room_bytes;
+    uint8_t *memory = xmalloc(room_bytes); /* a write behind it is one that a sanitizer sees */
+    trp_reply_room room = {.field = "data", .bytes = memory, .size = room_bytes};
+    everything *message;
+    assert_int_equal(unpack_cut_to(trp_message_data(packed), trp_message_size(packed), places,
+                                   place_count, UINT64_MAX, &room, &message),
+                     TRP_OK);
+    assert_int_equal(room.given, fits ? size : 0);
+    assert_int_equal(message->data.len, fits ? 0 : size);
+    assert_memory_equal(fits ? memory : message->data.data, sample->data, size);
+    assert_int_equal(message->blobs[0].len, LONG + 5); /* another field */
+    free_everything(message);
+    free(memory);
+}
+
+static void long_bytes_that_fit_a_callers_room_lie_there(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {7, LONG - 1, LONG, 2 * LONG, 2 * LONG + 1};
+    trp_rng rng;
+    trp_rng_init(&rng, 6, 0);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        struct sample *sample = make_sample(sizes[s]);
+        trp_message *packed = pack(&sample->message);
+        for (size_t turn = 0; turn < 40; turn++) {
+            size_t place = turn < 20 ? turn : trp_rng_below(&rng, trp_message_size(packed));
+            check_room(sample, packed, 2 * LONG, &place, turn % 2);
+        }
+        trp_message_destroy(packed);
+        free(sample);
+    }
+}
+
+static void the_last_of_a_field_that_comes_often_is_in_the_room(void **state)
+{
+    (void)state;
+    struct sample *sample = make_sample(2 * LONG);
+    trp_message *larger = pack(&sample->message);
+    sample->message.data = (ProtobufCBinaryData){.len = LONG, .data = sample->data + LONG};
+    trp_message *smaller = pack(&sample->message);
+    trp_message *pairs[2][2] = {{smaller, larger}, {larger, smaller}};
+    for (size_t i = 0; i < 2; i++) {
+        size_t first = trp_message_size(pairs[i][0]), second = trp_message_size(pairs[i][1]);
+        uint8_t *bytes = xmalloc(first + second), *memory = xmalloc(LONG);
+        memcpy(bytes, trp_message_data(pairs[i][0]), first);
+        memcpy(bytes + first, trp_message_data(pairs[i][1]), second);
+        trp_reply_room room = {.field = "data", .bytes = memory, .size = LONG};
+        everything *message;
+        assert_int_equal(
+            unpack_cut_to(bytes, first + second, &first, 1, UINT64_MAX, &room, &message), TRP_OK);
+        assert_int_equal(room.given, i == 0 ? 0 : LONG);
+        assert_int_equal(message->data.len, i == 0 ? 2 * LONG : 0);
+        assert_memory_equal(i == 0 ? message->data.data : memory,
+                            i == 0 ? sample->data : sample->data + LONG, LONG);
+        free_everything(message);
+        free(memory);
+        free(bytes);
+    }
+    trp_message_destroy(larger);
+    trp_message_destroy(smaller);
+    free(sample);
+}
+
+/* ---- bytes that are lent ----------------------------------------------------------------------
+ */
+
+static void count_one(void *arg)
+{
+    (*(int *)arg)++;
+}
+
+static bool has_part(trp_message *message, const uint8_t *bytes, size_t size)
+{
+    const trp_bytes *parts;
+    size_t count = trp_message_parts(message, &parts);
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].data == bytes && parts[i].size == size)
+            return true;
+    return false;
+}
+
+/* Of the sample's data `bytes` are lent. */
+static void check_lent(struct sample *sample, trp_bytes bytes, bool refers)
+{
+    const ProtobufCBinaryData data = sample->message.data;
+    int ended = 0;
+    struct rpc_lent lent = {bytes, count_one, &ended};
+    trp_message *message;
+    ProtobufCMessage *again;
+    assert_int_equal(rpc_wire_pack_lent(&sample->message.base, &lent, &message), TRP_OK);
+    assert_int_equal(has_part(message, data.data, data.len), refers);
+    assert_int_equal(lent.done == NULL, refers); /* taken over */
+    assert_int_equal(rpc_wire_unpack_message(&troupe__test__everything__descriptor, message,
+                                             UINT64_MAX, NULL, &again),
+                     TRP_OK);
+    trp_message *packed = pack(&sample->message);
+    check_same((everything *)again, packed);
+    assert_ptr_equal(sample->message.data.data, data.data);
+    assert_int_equal(ended, 0);
+    trp_message_destroy(message);
+    assert_int_equal(ended, refers);
+    trp_message_destroy(packed);
+    protobuf_c_message_free_unpacked(again, NULL);
+}
+
+static void long_bytes_that_are_lent_are_parts_where_they_lie(void **state)
+{
+    (void)state;
+    struct sample *sample = make_sample(2 * LONG);
+    trp_bytes all = {sample->data, sizeof sample->data};
+    check_lent(sample, all, true);
+    check_lent(sample, (trp_bytes){sample->data, 2 * LONG}, true);
+    check_lent(sample, (trp_bytes){sample->data, 2 * LONG - 1}, false);
+    check_lent(sample, (trp_bytes){sample->data + 1, 2 * LONG}, false);
+    sample->message.data.data = sample->data + LONG;
+    check_lent(sample, all, true);
+    check_lent(sample, (trp_bytes){sample->data, LONG}, false);
+    sample->message.data.len = LONG - 1;
+    check_lent(sample, all, false);
+    sample->message.data.len = 0;
+    check_lent(sample, all, false);
+    free(sample);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +348,9 @@ int main(void)
         cmocka_unit_test(what_ends_too_early_is_refused),
         cmocka_unit_test(more_than_may_be_decoded_is_refused),
         cmocka_unit_test(a_long_field_that_comes_often_leaks_nothing),
+        cmocka_unit_test(long_bytes_that_fit_a_callers_room_lie_there),
+        cmocka_unit_test(the_last_of_a_field_that_comes_often_is_in_the_room),
+        cmocka_unit_test(long_bytes_that_are_lent_are_parts_where_they_lie),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,14 +41,16 @@ static uint32_t timeout_of(const struct server_link *link)
 
 /* A server that is started again answers before long. */
 static trp_status call_server(const struct server_link *link, const char *method,
-                              const ProtobufCMessage *request, ProtobufCMessage **reply)
+                              const ProtobufCMessage *request, trp_reply_room *room,
+                              ProtobufCMessage **reply)
 {
     struct deadline give_up = deadline_in_ms(&clock_monotonic, timeout_of(link));
     const char *name = link->links->servers->name;
     for (uint32_t failures = 0;; failures++) {
         int64_t left_ms = deadline_left_ms(give_up, &clock_monotonic);
-        trp_status status = trp_call(service_of(link), method, request, reply,
-                                     &(trp_call_options){.timeout_ms = left_ms > 0 ? left_ms : 1});
+        trp_status status =
+            trp_call(service_of(link), method, request, reply,
+                     &(trp_call_options){.timeout_ms = left_ms > 0 ? left_ms : 1, .room = room});
         if (status == TRP_OK && failures > 0)
             trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32, name, link->server);
         if (status == TRP_OK)
@@ -118,7 +120,7 @@ trp_status server_link_join(struct server_link *link, uint64_t steps)
     leave_memory(link);
     offer_memory(link, &request, &place);
     ProtobufCMessage *message;
-    TRP_TRY(call_server(link, "Join", &request.base, &message));
+    TRP_TRY(call_server(link, "Join", &request.base, NULL, &message));
     Troupe__ServerJoinReply *reply = (Troupe__ServerJoinReply *)message;
     link->clock = reply->clock;
     link->may_read = false;
@@ -159,7 +161,7 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
     put_range_keys(link, list, bounds, &request->keys, &request->n_ranges);
     request->ranges = bounds;
     request->sequence = link->clock;
-    TRP_TRY(call_server(link, "Push", &request->base, &message));
+    TRP_TRY(call_server(link, "Push", &request->base, NULL, &message));
     Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)message;
     bool joins = reply->unknown_worker;
     link->known[list] = !reply->unknown_keys && !joins;
@@ -250,29 +252,30 @@ static bool server_link_read_memory(struct server_link *link)
     return false;
 }
 
+/* `given`: bytes that are there already. */
 static trp_status take_numbers(const struct server_link *link, const ProtobufCBinaryData *bytes,
-                               float *to)
+                               size_t given, float *to)
 {
-    size_t expected = (link->hi - link->lo) * sizeof(float);
-    if (bytes->len != expected)
+    size_t expected = (link->hi - link->lo) * sizeof(float), size = bytes->len + given;
+    if (size != expected)
         return trp_fail(TRP_DATA_LOSS, "%s/%" PRIu32 " sent %zu bytes of '%s', expected %zu",
-                        link->links->servers->name, link->server, bytes->len,
-                        link->vector->spec->name, expected);
-    if (expected > 0)
+                        link->links->servers->name, link->server, size, link->vector->spec->name,
+                        expected);
+    if (bytes->len > 0)
         memcpy(to + link->lo, bytes->data, expected);
     return TRP_OK;
 }
 
 static trp_status take_pulled(struct server_link *link, const Troupe__ServerPullReply *reply,
-                              bool states)
+                              size_t given, bool states)
 {
-    TRP_TRY(take_numbers(link, &reply->values, link->vector->values.here));
+    TRP_TRY(take_numbers(link, &reply->values, given, link->vector->values.here));
     if (states && reply->n_states != vector_states(link->vector))
         return trp_fail(TRP_DATA_LOSS, "%s/%" PRIu32 " sent %zu vectors of state of '%s'",
                         link->links->servers->name, link->server, reply->n_states,
                         link->vector->spec->name);
     for (size_t k = 0; states && k < reply->n_states; k++)
-        TRP_TRY(take_numbers(link, &reply->states[k], link->vector->state[k].here));
+        TRP_TRY(take_numbers(link, &reply->states[k], 0, link->vector->state[k].here));
     link->version = reply->version;
     return TRP_OK;
 }
@@ -283,9 +286,12 @@ static trp_status pull_range_once(struct server_link *link, Troupe__ServerPullRe
 {
     uint64_t bounds[2];
     ProtobufCMessage *message;
+    trp_reply_room room = {.field = "values",
+                           .bytes = (float *)link->vector->values.here + link->lo,
+                           .size = (link->hi - link->lo) * sizeof(float)};
     put_range_keys(link, LINK_WHOLE, bounds, &request->keys, &request->n_ranges);
     request->ranges = bounds;
-    TRP_TRY(call_server(link, "Pull", &request->base, &message));
+    TRP_TRY(call_server(link, "Pull", &request->base, &room, &message));
     Troupe__ServerPullReply *reply = (Troupe__ServerPullReply *)message;
     bool joins = reply->unknown_worker;
     link->known[LINK_WHOLE] = !reply->unknown_keys && !joins;
@@ -296,7 +302,7 @@ static trp_status pull_range_once(struct server_link *link, Troupe__ServerPullRe
         link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
     }
     if (!*again && !request->in_memory)
-        status = take_pulled(link, reply, request->states);
+        status = take_pulled(link, reply, room.given, request->states);
     protobuf_c_message_free_unpacked(message, NULL);
     return status == TRP_OK && joins ? server_link_join(link, link->links->steps) : status;
 }

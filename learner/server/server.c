@@ -5,7 +5,8 @@
  *
  * On one host a table's values lie in memory that workers map, and their gradients in memory that
  * the server maps: a push is then one copy and a step, and a pull one copy. The values are between
- * two counts of writes, which are the same and even for who read them whole. */
+ * two counts of writes, which are the same and even for who read them whole. To workers elsewhere
+ * values are sent from where they lie (values.h). */
 #include <troupe/parameter_server.h>
 
 #include <inttypes.h>
@@ -104,7 +105,7 @@ static trp_status add_table(trp_parameter_server *server, const Troupe__ServerJo
     if (server->table_count == TRP_UPDATER_VECTORS_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s has %zu vectors already", server->name,
                         server->table_count);
-    TRP_TRY(server_table_create(table, &options, request, server->options.no_share));
+    TRP_TRY(server_table_create(table, &options, request));
     keep_init(&(*table)->keep, server->dir, request->vector,
               server->options.durability == TRP_SERVER_KEEPS_LOG);
     trp_status status = server_table_load(*table, request);
@@ -150,8 +151,8 @@ static void serve_join(Troupe__ParameterServer_Service *service,
     trp_status status = join_locked(server, request, &reply, &table);
     cond_broadcast(&server->changed);
     mutex_unlock(&server->mutex);
-    if (status == TRP_OK && table->memory.memory && reply.maps) {
-        shared_params_put(&shared, &table->memory.place);
+    if (status == TRP_OK && table->values.shared.memory && reply.maps) {
+        shared_params_put(&shared, &table->values.shared.place);
         reply.values = &shared;
     }
     closure(status == TRP_OK ? &reply : NULL, closure_data);
@@ -274,7 +275,7 @@ static void serve_pull(Troupe__ParameterServer_Service *service,
     struct server_table_copy copy = {0};
     mutex_lock(&server->mutex);
     trp_status status = read_locked(server, request, &reply, &copy);
-    closure(status == TRP_OK ? &reply : NULL, closure_data); /* which copies the table's numbers */
+    closure(status == TRP_OK ? &reply : NULL, closure_data); /* which copies what is not lent */
     mutex_unlock(&server->mutex);
     free(copy.gathered);
 }

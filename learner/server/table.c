@@ -14,31 +14,15 @@ bool server_table_name_is_one(const char *vector)
     return length > 0 && length <= TABLE_NAME_BYTES_MAX && vector[length] == '\0';
 }
 
-static struct shared_values *shared_values_of(const struct server_table *table)
-{
-    return (struct shared_values *)(void *)table->memory.memory;
-}
-
 /* ---- its life ------------------------------------------------------------------------------ */
 
-/* In memory that others can map, where the system lets us. */
-static float *place_values(struct server_table *table, size_t count, bool keeps_private)
-{
-    trp_status status =
-        keeps_private ? TRP_UNAVAILABLE
-                      : sealed_create(&table->memory, "troupe-shard", shared_values_bytes(count));
-    if (status == TRP_OK)
-        return shared_values_of(table)->numbers;
-    return table->own = trp_floats_create(count);
-}
-
 trp_status server_table_create(struct server_table **out, const struct shard_options *options,
-                               const Troupe__ServerJoinRequest *request, bool keeps_private)
+                               const Troupe__ServerJoinRequest *request)
 {
     struct server_table *table = xcalloc(1, sizeof *table);
     size_t count = (size_t)request->count;
-    trp_status status =
-        shard_create(&table->shard, options, place_values(table, count, keeps_private), count);
+    table_values_init(&table->values, count);
+    trp_status status = shard_create(&table->shard, options, table->values.numbers, count);
     if (status != TRP_OK) {
         server_table_destroy(table);
         return status;
@@ -61,8 +45,7 @@ void server_table_destroy(struct server_table *table)
     shard_destroy(&table->shard);
     keep_cleanup(&table->keep);
     keys_cleanup(&table->keys);
-    sealed_cleanup(&table->memory);
-    trp_floats_destroy(table->own);
+    table_values_cleanup(&table->values);
     trp_floats_destroy(table->room);
     free(table->vector);
     free(table);
@@ -90,16 +73,15 @@ static trp_status begin_with(struct param_shard *shard, const Troupe__ServerJoin
     return TRP_OK;
 }
 
-static void begin_write(const struct server_table *table)
+static void begin_write(struct server_table *table)
 {
-    if (table->memory.memory)
-        shared_values_begin(shared_values_of(table));
+    table_values_begin(&table->values);
+    table->shard.values = table->values.numbers;
 }
 
-static void end_write(const struct server_table *table)
+static void end_write(struct server_table *table)
 {
-    if (table->memory.memory)
-        shared_values_end(shared_values_of(table), table->shard.version);
+    table_values_end(&table->values, table->shard.version);
 }
 
 trp_status server_table_load(struct server_table *table, const Troupe__ServerJoinRequest *request)
@@ -111,8 +93,6 @@ trp_status server_table_load(struct server_table *table, const Troupe__ServerJoi
         TRP_TRY(begin_with(&table->shard, request));
         TRP_TRY(server_table_save(table, true));
     }
-    begin_write(table);
-    end_write(table);
     return TRP_OK;
 }
 
@@ -161,7 +141,11 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     worker->heard_ns = clock_now_ns(&clock_monotonic);
     shared_values_unmap(worker->gradients, table->shard.count);
     worker->gradients = NULL;
-    if (gradients && table->memory.memory &&
+    if (gradients) {
+        table_values_share(&table->values, table->shard.version);
+        table->shard.values = table->values.numbers;
+    }
+    if (gradients && table->values.shared.memory &&
         shared_values_map(&worker->gradients, gradients, table->shard.count) != TRP_OK)
         trp_log(TRP_DEBUG, "gradients are sent worker=%s reason=%s", worker->name,
                 trp_last_error());
@@ -274,7 +258,7 @@ static ProtobufCBinaryData numbers_of(float *from, const struct key_list *list, 
     return bytes;
 }
 
-trp_status server_table_copy_out(const struct server_table *table, const struct key_list *list,
+trp_status server_table_copy_out(struct server_table *table, const struct key_list *list,
                                  const Troupe__ServerPullRequest *request,
                                  Troupe__ServerPullReply *reply, struct server_table_copy *copy)
 {
@@ -287,8 +271,10 @@ trp_status server_table_copy_out(const struct server_table *table, const struct 
                             (states + 1) * list->numbers, table->vector);
     }
     float *room = copy->gathered;
-    if (!request->in_memory)
+    if (!request->in_memory) {
         reply->values = numbers_of(shard->values, list, &room);
+        table_values_lend(&table->values);
+    }
     for (size_t k = 0; k < states; k++)
         copy->states[k] = numbers_of(shard->state[k], list, &room);
     reply->states = states > 0 ? copy->states : NULL;

@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #include "core/clock.h"
-#include "core/sealed.h"
 #include "keep.h"
 #include "keys.h"
 #include "parameter_server.pb-c.h"
 #include "shared_values.h"
+#include "values.h"
 
 struct server_table_worker {
     char *name;                            /* NULL: it has not joined in this life */
@@ -27,8 +27,7 @@ struct server_table {
     struct param_shard shard;
     struct shard_keep keep;
     struct keys keys;
-    struct sealed memory;                /* where its values lie, or: */
-    float *own;                          /* NULL */
+    struct table_values values;          /* the shard's */
     struct server_table_worker *workers; /* as many as the shard has */
     uint64_t waited_clock;               /* of the slowest, since: */
     int64_t waited_ns;                   /* 0: nobody waits */
@@ -42,8 +41,7 @@ bool server_table_name_is_one(const char *vector);
 
 TRP_MUST_USE trp_status server_table_create(struct server_table **out,
                                             const struct shard_options *options,
-                                            const Troupe__ServerJoinRequest *request,
-                                            bool keeps_private);
+                                            const Troupe__ServerJoinRequest *request);
 void server_table_destroy(struct server_table *table);
 
 /* Begins with what its files have, or else with the request's. */
@@ -55,7 +53,7 @@ TRP_MUST_USE trp_status server_table_save(struct server_table *table, bool now);
 TRP_MUST_USE trp_status server_table_fits(const struct server_table *table,
                                           const Troupe__ServerJoinRequest *request);
 
-/* `gradients` NULL: they are sent. */
+/* `gradients` NULL: they are sent, and so are values; else the worker may map these. */
 TRP_MUST_USE trp_status server_table_join(struct server_table *table,
                                           const Troupe__ServerJoinRequest *request,
                                           const Troupe__SharedParams *gradients);
@@ -81,8 +79,9 @@ struct server_table_copy {
     ProtobufCBinaryData states[TRP_OPTIMIZER_STATES_MAX];
 };
 
-/* The numbers of a list, in the table where that is one range. RESOURCE_EXHAUSTED: no memory. */
-TRP_MUST_USE trp_status server_table_copy_out(const struct server_table *table,
+/* The numbers of a list, in the table where that is one range, which lends its values then.
+ * RESOURCE_EXHAUSTED: no memory. */
+TRP_MUST_USE trp_status server_table_copy_out(struct server_table *table,
                                               const struct key_list *list,
                                               const Troupe__ServerPullRequest *request,
                                               Troupe__ServerPullReply *reply,

@@ -2,7 +2,8 @@
  * bytes again, is half of what such a message costs, in memory that is new each time. So its long
  * bytes, of the outermost message, go from the slices to where they stay, which may be where who
  * asked for them has its numbers; all the rest is short, and is joined, checked and unpacked as any
- * message. Of a field that comes twice, against the rules for who writes, the long one counts.
+ * message. Of a field that comes again the last one counts, as everywhere: those before it are of
+ * the rest.
  *
  * On the way out long bytes that stay as they are for long enough are parts of the message where
  * they lie. */
@@ -81,10 +82,24 @@ static bool is_plain_bytes(const ProtobufCFieldDescriptor *field)
            !field->default_value && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
+static void forget_field(struct parts_walk *walk, const ProtobufCFieldDescriptor *field)
+{
+    struct long_field *noted = walk->fields, *end = walk->fields + walk->field_count;
+    while (noted < end && noted->field != field)
+        noted++;
+    if (noted == end)
+        return;
+    walk->long_bytes -= noted->bytes.len;
+    walk->rest += noted->at + noted->bytes.len - noted->begin;
+    walk->field_count--;
+    memmove(noted, noted + 1, (size_t)(end - noted - 1) * sizeof *noted);
+}
+
 static void note_long(struct parts_walk *walk, uint64_t key, size_t begin, size_t size)
 {
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field(walk->descriptor, (unsigned)(key >> 3));
+    forget_field(walk, field);
     if (size < RPC_LONG_BYTES_MIN || walk->field_count == LONG_FIELDS_MAX || !is_plain_bytes(field))
         return;
     walk->fields[walk->field_count++] =

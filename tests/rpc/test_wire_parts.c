@@ -210,6 +210,55 @@ static void a_long_field_that_comes_often_leaks_nothing(void **state)
     free(sample);
 }
 
+/* Of `data` alone: how often it comes, how long it is, and from where in the sample. */
+struct again {
+    size_t size, from;
+};
+
+static size_t put_again(uint8_t *at, const struct again *again, const struct sample *sample)
+{
+    everything message = TROUPE__TEST__EVERYTHING__INIT;
+    message.data = (ProtobufCBinaryData){again->size, (uint8_t *)sample->data + again->from};
+    if (again->size > 0)
+        return protobuf_c_message_pack(&message.base, at);
+    memcpy(at, (const uint8_t[]){3 << 3 | 2, 0}, 2); /* which no writer puts */
+    return 2;
+}
+
+static void check_last(const uint8_t *bytes, size_t size, trp_bytes last, trp_reply_room *room)
+{
+    everything *message;
+    size_t place = size / 3;
+    assert_int_equal(unpack_cut_to(bytes, size, &place, 1, UINT64_MAX, room, &message), TRP_OK);
+    bool in_room = room && last.size >= LONG;
+    assert_int_equal(room ? room->given : 0, in_room ? last.size : 0);
+    assert_int_equal(message->data.len, in_room ? 0 : last.size);
+    if (last.size > 0)
+        assert_memory_equal(in_room ? room->bytes : message->data.data, last.data, last.size);
+    free_everything(message);
+}
+
+static void of_a_field_that_comes_again_the_last_one_counts(void **state)
+{
+    (void)state;
+    static const struct again kinds[] = {{LONG, 0}, {LONG + 9, 40}, {7, 3}, {0, 0}};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    struct sample *sample = make_sample(0);
+    uint8_t *bytes = xmalloc(4 * LONG), *memory = xmalloc(2 * LONG);
+    for (size_t i = 0; i < KINDS * KINDS * KINDS; i++) {
+        const struct again *last = &kinds[i / KINDS / KINDS];
+        size_t size = put_again(bytes, &kinds[i % KINDS], sample);
+        size += put_again(bytes + size, &kinds[i / KINDS % KINDS], sample);
+        size += put_again(bytes + size, last, sample);
+        trp_reply_room room = {.field = "data", .bytes = memory, .size = 2 * LONG};
+        check_last(bytes, size, (trp_bytes){sample->data + last->from, last->size}, NULL);
+        check_last(bytes, size, (trp_bytes){sample->data + last->from, last->size}, &room);
+    }
+    free(memory);
+    free(bytes);
+    free(sample);
+}
+
 /* ---- a caller's room --------------------------------------------------------------------------
  */
 
@@ -348,6 +397,7 @@ int main(void)
         cmocka_unit_test(what_ends_too_early_is_refused),
         cmocka_unit_test(more_than_may_be_decoded_is_refused),
         cmocka_unit_test(a_long_field_that_comes_often_leaks_nothing),
+        cmocka_unit_test(of_a_field_that_comes_again_the_last_one_counts),
         cmocka_unit_test(long_bytes_that_fit_a_callers_room_lie_there),
         cmocka_unit_test(the_last_of_a_field_that_comes_often_is_in_the_room),
         cmocka_unit_test(long_bytes_that_are_lent_are_parts_where_they_lie),

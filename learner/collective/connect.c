@@ -15,6 +15,7 @@
 #include "mesh.h"
 #include "native.h"
 #include "table.h"
+#include "virtual_ranks.h"
 
 /* ---- rank 0 and the others ----------------------------------------------------------------- */
 
@@ -52,7 +53,7 @@ static trp_status preside(struct mesh *mesh, const struct hello_profile *mine,
     if (status != TRP_OK)
         strncpy(agreement->words, trp_last_error(), sizeof agreement->words - 1);
     else if (all.home)
-        agreement->home = mine->home;
+        agreement->meeting = virtual_meeting();
     else
         native_agree(agreement, api, all.nccl);
     for (uint32_t rank = 1; rank < mesh->options->size; rank++) {

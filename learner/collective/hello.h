@@ -65,7 +65,7 @@ TRP_MUST_USE trp_status hello_compare(uint32_t rank_a, const struct hello_profil
 /* Rank 0's word, to all. */
 struct hello_agreement {
     uint32_t status, nccl; /* 0: it is not used; else all have this one */
-    uint64_t home;         /* the same of homes, which go before NCCL */
+    uint64_t meeting;      /* of ranks with one home, which go before NCCL; 0: they have not */
     struct schedule_table table;
     struct nccl_id id;
     char words[NOTICE_TEXT_BYTES_MAX + 1];

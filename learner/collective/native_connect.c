@@ -210,13 +210,14 @@ static trp_status connect_nccl(struct nccl_group **out, struct mesh *mesh,
     return status;
 }
 
-static trp_status connect_home(struct carrier **out, const trp_collective_options *options)
+static trp_status connect_home(struct carrier **out, const trp_collective_options *options,
+                               uint64_t meeting)
 {
     trp_log(TRP_INFO,
             "vectors of device %s are summed there group=%s ranks=%" PRIu32
             " reason=all of them are threads of this process",
             trp_device_name(options->device), options->group ? options->group : "", options->size);
-    return virtual_join(out, options);
+    return virtual_join(out, options, meeting);
 }
 
 trp_status native_connect(struct carrier **out, struct mesh *mesh, const struct nccl_api *api,
@@ -225,8 +226,8 @@ trp_status native_connect(struct carrier **out, struct mesh *mesh, const struct 
     const trp_collective_options *options = mesh->options;
     struct nccl_group *group = NULL;
     *out = NULL;
-    if (agreement->home != 0 && agreement->home == virtual_home(options))
-        return connect_home(out, options);
+    if (agreement->meeting != 0 && virtual_home(options) != 0)
+        return connect_home(out, options, agreement->meeting);
     if (agreement->nccl != 0 && agreement->nccl == (uint32_t)api->version)
         TRP_TRY(connect_nccl(&group, mesh, api, agreement));
     else if (may_have_nccl(options))

@@ -1,5 +1,5 @@
 /* A group is known to its ranks, and, until all that connect have joined it or one of them is gone
- * again, to the process: by its generation and the members' secret. */
+ * again, to the process: by a number that is its own. */
 #include "virtual_ranks.h"
 
 #include <assert.h>
@@ -28,7 +28,7 @@ struct virtual_call {
 struct virtual_group {
     /* With the mutex of the process: */
     struct virtual_group *next; /* of those that ranks may still join */
-    uint64_t generation, nonce;
+    uint64_t meeting;
     uint32_t joined, users;
     /* With its own: */
     struct mutex mutex;
@@ -279,24 +279,27 @@ uint64_t virtual_home(const trp_collective_options *options)
     return hash_bytes(process_secret, place, sizeof place) | 1;
 }
 
-/* Where a rank of that generation joins; NULL: it is the first one. */
-static struct virtual_group **find_open_group(const trp_collective_options *options)
+uint64_t virtual_meeting(void)
+{
+    return trp_rng_entropy() | 1;
+}
+
+/* Where a rank joins that meets others there; NULL: it is the first one. */
+static struct virtual_group **find_open_group(uint64_t meeting)
 {
     struct virtual_group **at = &open_groups;
-    while (*at &&
-           ((*at)->generation != options->generation || (*at)->nonce != options->nonce ||
-            (*at)->size != options->size || trp_queue_device((*at)->queue) != options->device))
+    while (*at && (*at)->meeting != meeting)
         at = &(*at)->next;
     return at;
 }
 
-static trp_status join_open_group(struct carrier **out, const trp_collective_options *options)
+static trp_status join_open_group(struct carrier **out, const trp_collective_options *options,
+                                  uint64_t meeting)
 {
-    struct virtual_group **at = find_open_group(options), *group = *at;
+    struct virtual_group **at = find_open_group(meeting), *group = *at;
     if (!group) {
         TRP_TRY(create_virtual_group(&group, options->size, options->device));
-        group->generation = options->generation;
-        group->nonce = options->nonce;
+        group->meeting = meeting;
         *at = group;
     }
     *out = add_rank(group, options->rank);
@@ -305,11 +308,12 @@ static trp_status join_open_group(struct carrier **out, const trp_collective_opt
     return TRP_OK;
 }
 
-trp_status virtual_join(struct carrier **out, const trp_collective_options *options)
+trp_status virtual_join(struct carrier **out, const trp_collective_options *options,
+                        uint64_t meeting)
 {
     once_run(&once, process_prepare);
     mutex_lock(&process);
-    trp_status status = join_open_group(out, options);
+    trp_status status = join_open_group(out, options, meeting);
     mutex_unlock(&process);
     return status;
 }

@@ -272,6 +272,53 @@ static void ranks_of_one_process_that_connect_sum_up_on_their_device(void **stat
     }
 }
 
+/* Ranks 0 and 1 are those of one group, 2 and 3 of another one. */
+static void use_shared_in_two_groups(trp_collective_options *options)
+{
+    use_shared(options);
+    options->group = options->rank < 2 ? "a" : "b";
+    options->addresses += options->rank / 2 * 2;
+    options->rank %= 2;
+    options->size = 2;
+}
+
+static void sum_ones_own(struct rank *rank)
+{
+    struct vector vector;
+    float number = (float)(1 << rank->rank), sum = 0;
+    vector_create(&vector, rank->context);
+    trp_queue_copy(vector.queue, vector.there, &number, sizeof number);
+    rank_wait(rank,
+              begin(rank->group, &vector, ALLREDUCE, 1, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM));
+    trp_queue_copy(vector.queue, &sum, vector.there, sizeof sum);
+    OR_FAIL(trp_queue_sync(vector.queue, trp_queue_mark(vector.queue)));
+    rank->wrong += sum != (rank->rank < 2 ? 1 + 2 : 4 + 8);
+    trp_collective_destroy(rank->group);
+    vector_destroy(&vector, rank->context);
+}
+
+/* Which differ in nothing but their names, and meet at the same time. */
+static void groups_of_one_process_are_kept_apart(void **state)
+{
+    struct shared_device device;
+    struct ranks ranks = {.size = 4};
+    (void)state;
+    shared_device_init(&device, 7);
+    shared = &device;
+    ranks_kind = RANKS_TCP;
+    for (uint64_t generation = 1; generation <= 20; generation++) {
+        for (uint32_t rank = 0; rank < 4; rank++)
+            ranks.at[rank] = (struct rank){.rank = rank, .size = 4};
+        ranks_connect(&ranks,
+                      &(trp_collective_options){.generation = generation, .timeout_ms = 5000},
+                      use_shared_in_two_groups);
+        ranks_expect_right(&ranks);
+        ranks_run(&ranks, sum_ones_own, &device.base);
+        ranks_expect_right(&ranks);
+    }
+    shared_device_cleanup(&device);
+}
+
 static void leave_or_sum(struct rank *rank)
 {
     struct vector vector;
@@ -352,6 +399,7 @@ int main(void)
         cmocka_unit_test(numbers_are_summed_in_the_order_of_ranks),
         cmocka_unit_test(ranks_are_threads_of_their_own),
         cmocka_unit_test(ranks_of_one_process_that_connect_sum_up_on_their_device),
+        cmocka_unit_test(groups_of_one_process_are_kept_apart),
         cmocka_unit_test(who_waits_for_one_that_left_is_told),
         cmocka_unit_test(different_operations_are_found),
         cmocka_unit_test(who_does_not_come_is_named),

@@ -17,6 +17,7 @@
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "median.h"
 #include "primitives.h"
 #include "torch_peer.h"
 
@@ -491,16 +492,9 @@ struct samples {
     size_t count;
 };
 
-static int compare_doubles(const void *left, const void *right)
+static double samples_median(struct samples *s)
 {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(struct samples *s)
-{
-    qsort(s->us, s->count, sizeof s->us[0], compare_doubles);
-    return s->us[s->count / 2];
+    return median(s->us, s->count);
 }
 
 static double now_us(void)
@@ -572,13 +566,13 @@ static void contest_run(struct contest *c, const char *what, ours_step *ours, th
     double best = 1e300, ceiling = 1e300;
     int best_threads = 1, ceiling_threads = 1;
     for (int t = 0; t < THREADS_MAX; t++) {
-        double ours_us = median(&c->our_samples[t]);
+        double ours_us = samples_median(&c->our_samples[t]);
         if (ours_us < best) {
             best = ours_us;
             best_threads = t + 1;
         }
         for (int layout = 0; layout < LAYOUTS; layout++) {
-            double theirs_us = median(&c->their_samples[layout][t]);
+            double theirs_us = samples_median(&c->their_samples[layout][t]);
             if (theirs_us < ceiling) {
                 ceiling = theirs_us;
                 ceiling_threads = t + 1;
@@ -661,13 +655,13 @@ static void policy_run(const struct problem *p)
             theirs[layout].us[theirs[layout].count++] = (now_us() - start) / CALLS;
         }
     }
-    double ceiling = median(&product);
+    double ceiling = samples_median(&product);
     for (int layout = 0; layout < LAYOUTS; layout++) {
-        double us = median(&theirs[layout]);
+        double us = samples_median(&theirs[layout]);
         ceiling = us < ceiling ? us : ceiling;
     }
-    printf("policy, batch 1, MLP 4-64-64-2\t%.3f\tus\t%.3f\toneDNN (1 thread)\n", median(&ours),
-           ceiling);
+    printf("policy, batch 1, MLP 4-64-64-2\t%.3f\tus\t%.3f\toneDNN (1 thread)\n",
+           samples_median(&ours), ceiling);
     fflush(stdout);
     ours_cleanup(&o);
     data_cleanup(&d);

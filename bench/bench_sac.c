@@ -16,6 +16,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "learner/update.h"
+#include "median.h"
 #include "torch_peer.h"
 
 enum {
@@ -270,12 +271,6 @@ static void sac_destroy(struct sac *s)
     free(s);
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* The median over turns of a few updates each. */
 static double median_us(void (*one)(void *), void *context)
 {
@@ -288,8 +283,7 @@ static double median_us(void (*one)(void *), void *context)
             one(context);
         us[turn] = (double)(clock_now_ns(&clock_monotonic) - start) / 1e3 / STEPS;
     }
-    qsort(us, TURNS, sizeof *us, compare_doubles);
-    return us[TURNS / 2];
+    return median(us, TURNS);
 }
 
 static double update_us(uint32_t threads)

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "median.h"
 #include "raw_load.h"
 #include "replay_load.h"
 #include "reverb_peer.h"

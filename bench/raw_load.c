@@ -1,5 +1,4 @@
 /* See raw_load.h. The server is this program again. */
-#include "median.h"
 #include "raw_load.h"
 
 #include <stdlib.h>

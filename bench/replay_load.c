@@ -1,5 +1,4 @@
 /* See replay_load.h. */
-#include "median.h"
 #include "replay_load.h"
 
 #include <troupe/rng.h>
@@ -18,6 +17,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
+#include "median.h"
 #include "scratch.h"
 
 enum { SERVE_ARGUMENTS_MAX = 64 };

@@ -1,5 +1,4 @@
 /* See reverb_peer.h. */
-#include "median.h"
 #include "reverb_peer.h"
 
 #include <signal.h>

@@ -1,7 +1,8 @@
 # Shows the rows of a benchmark, as a table or (-v output=json) as JSON. They come as tab-separated case,
-# measured, unit, ceiling, its name[, peer, its name]. A rate is better when higher; a time when lower.
+# measured, unit, ceiling, its name[, peer, its name]. A rate is better when higher; a time, and what
+# something takes in steps or bytes, when lower.
 function number(x) { return x >= 100 ? sprintf("%.0f", x) : sprintf("%.3g", x) }
-function ratio(ours, theirs, unit) { return unit ~ /^(ns|us|ms|s)(\/|$)/ ? theirs / ours : ours / theirs }
+function ratio(ours, theirs, unit) { return unit ~ /^((ns|us|ms|s)(\/|$)|(steps|MB)$)/ ? theirs / ours : ours / theirs }
 BEGIN {
     FS = "\t"
     if (output == "json") printf "["

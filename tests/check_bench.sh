@@ -28,6 +28,8 @@ wait_until 'no store is left' no_store
 row=$'insert\t200\titems/s\t400\ta ceiling\t50\ta peer'
 awk -f bench/rows.awk <<<"$row" | grep -Eq '^insert +200 items/s +400 +50%  a ceiling +50 +4.00x$' ||
     { echo 'the table does not show its row'; exit 1; }
+awk -f bench/rows.awk <<<$'learn\t200\tsteps\t100\tone actor' | grep -Eq '^learn +200 steps +100 +50%  one actor' ||
+    { echo 'twice as many steps are not half as good'; exit 1; }
 awk -f bench/rows.awk <<<$'a row\tskipped: no GPU' | grep -q '^a row  *skipped: no GPU$' ||
     { echo 'the table does not show what it skips'; exit 1; }
 awk -v output=json -f bench/rows.awk <<<"$row" | grep -q '"share": 0.500, .*"ratio": 4.000' ||

@@ -11,7 +11,8 @@
 trp_status frame_ring_create(struct frame_ring *ring, struct room *memory, trp_frame_stacks stacks,
                              uint32_t rows, uint32_t slots)
 {
-    *ring = (struct frame_ring){.stacks = stacks, .room = stacks.frames * (rows + slots)};
+    *ring = (struct frame_ring){
+        .stacks = stacks, .slots = slots, .room = stacks.frames * (rows + slots)};
     size_t orders = (size_t)rows * stacks.frames;
     if (stacks.frames == 0)
         return TRP_OK;

@@ -14,6 +14,7 @@
  * stacks. */
 struct frame_ring {
     trp_frame_stacks stacks;
+    uint32_t slots;
     uint32_t room;  /* frames */
     uint64_t sent;  /* so far; they have numbers from 1 on */
     uint64_t *last; /* [slots][stacks.frames]: those of a slot's last stack; 0: there was none */

@@ -104,10 +104,15 @@ trp_status policy_net_load(struct policy_net *net, const float *params, size_t c
 
 trp_status policy_net_check(const struct policy_net *net, const trp_act *act)
 {
-    if (act->rows <= net->rows)
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT, "%s policy: %" PRIu32 " rows, made for %" PRIu32,
-                    net->who, act->rows, net->rows);
+    const struct frame_ring *ring = net->there ? &net->there->ring : NULL;
+    if (act->rows > net->rows)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s policy: %" PRIu32 " rows, made for %" PRIu32,
+                        net->who, act->rows, net->rows);
+    for (uint32_t row = 0; ring && ring->stacks.frames > 0 && row < act->rows; row++)
+        if (act->slots[row] >= ring->slots)
+            return trp_fail(TRP_INVALID_ARGUMENT, "%s policy: slot %" PRIu32 ", made for %" PRIu32,
+                            net->who, act->slots[row], ring->slots);
+    return TRP_OK;
 }
 
 void policy_net_resample(struct policy_net *net, trp_rng *rng)

@@ -43,7 +43,7 @@ void policy_net_cleanup(struct policy_net *net);
 /* trp_policy_impl.load. */
 TRP_MUST_USE trp_status policy_net_load(struct policy_net *net, const float *params, size_t count);
 
-/* INVALID_ARGUMENT: more rows than it was made for. */
+/* INVALID_ARGUMENT: more rows than it was made for, or a slot whose frames it does not keep. */
 TRP_MUST_USE trp_status policy_net_check(const struct policy_net *net, const trp_act *act);
 
 /* Draws new noise for its noisy layers, of which there may be none. */

@@ -42,7 +42,7 @@ TRP_API void trp_agent_table_list_cleanup(trp_agent_table_list *list);
 
 typedef struct {
     uint32_t rows;      /* most rows of one act(); 0: 1 */
-    uint32_t slots;     /* whose recurrent state it keeps; 0: as many as rows */
+    uint32_t slots;     /* whose recurrent state, or last frames, it keeps; 0: as many as rows */
     uint32_t index;     /* of the actor in its group */
     uint32_t count;     /* actors in the group; 0: 1 */
     bool greedy;        /* never explores: for evaluation */

@@ -26,7 +26,8 @@ typedef struct trp_policy trp_policy;
  * rows back to back. */
 typedef struct {
     uint32_t rows;                   /* at most what the policy was made for */
-    const uint32_t *slots;           /* where the row's state is, below what it was made for */
+    const uint32_t *slots;           /* of each row's copy, under which the policy remembers what it
+                                        has to: all differ, and are below what it was made for */
     const void *const *observations; /* a buffer per tensor of the environment's spec */
     const bool *first;               /* an episode begins: the slot is reset before it is used */
     const float *rewards;            /* what the last action brought; 0 where first */

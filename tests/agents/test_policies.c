@@ -464,6 +464,34 @@ static void a_frame_goes_to_the_device_once(void **state)
     late_destroy(late);
 }
 
+static void a_slot_that_a_policy_was_not_made_for_is_refused(void **state)
+{
+    (void)state;
+    struct acting acting;
+    struct late_device *late = late_create(8);
+    static const uint8_t stack[STACKED];
+    const uint32_t slot = SLOTS;
+    const bool first = true;
+    const float reward = 0;
+    const int32_t last_action = 0;
+    acting_begin(&acting, row_named("ppo, frames"), &late->base, true);
+    trp_act act = {.rows = 1,
+                   .slots = &slot,
+                   .observations = (const void *[]){stack},
+                   .first = &first,
+                   .rewards = &reward,
+                   .last_actions = &last_action,
+                   .rng = &acting.rng,
+                   .actions = acting.actions,
+                   .extras = acting.extras};
+    char *words = xasprintf("ppo policy: slot %d, made for %d", SLOTS, SLOTS);
+    assert_int_equal(acting.policy->impl->act(acting.policy, &act), TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(), words);
+    free(words);
+    acting_end(&acting);
+    late_destroy(late);
+}
+
 static void policies_on_this_machines_gpu_differ_by_rounding_alone(void **state)
 {
     (void)state;
@@ -597,6 +625,7 @@ int main(void)
         cmocka_unit_test(policies_on_this_machines_gpu_differ_by_rounding_alone),
         cmocka_unit_test(whatever_moves_a_stack_the_device_has_its_bytes),
         cmocka_unit_test(a_frame_goes_to_the_device_once),
+        cmocka_unit_test(a_slot_that_a_policy_was_not_made_for_is_refused),
         cmocka_unit_test(evaluations_send_all_copies_at_once),
         cmocka_unit_test(evaluations_send_frames_once),
         cmocka_unit_test(a_device_that_is_lost_ends_what_acts_on_it_by_name),

@@ -89,7 +89,7 @@ static void stop_deadlock_search(void)
 
 /* A long message comes in thousands of buffers, which are freed at once when it has been read. What
  * malloc gives back then it has to get, and the kernel to clear, for the next one: most of the time
- * that such a message takes. So the buffers of all messages lie in malloc's own memory, of which so
+ * that such a message takes. So the buffers of all messages lie in malloc's own memory, of which
  * much stays. */
 static void keep_memory(void)
 {

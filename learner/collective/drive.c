@@ -37,6 +37,11 @@ static void operation_done(struct trp_collective *c, struct operation *operation
     c->spare = operation;
 }
 
+static bool is_aborted(const struct trp_collective *c)
+{
+    return atomic_load_explicit(&c->is_aborted, memory_order_acquire);
+}
+
 /* Notes what a look showed besides. */
 static void judge_look(struct trp_collective *c, const struct transfer_look *look)
 {
@@ -49,7 +54,7 @@ static void judge_look(struct trp_collective *c, const struct transfer_look *loo
 bool collective_advance(struct trp_collective *c, bool caller)
 {
     struct operation *operation = c->first;
-    if (!operation || c->status != TRP_OK || c->disputed || c->broken)
+    if (!operation || c->status != TRP_OK || c->disputed || c->broken || is_aborted(c))
         return false;
     if (operation->staging && (!caller || !operation->staged))
         return false;
@@ -159,8 +164,7 @@ static bool look_awhile(struct trp_collective *c)
         return collective_advance(c, true);
     int64_t until = 0;
     for (unsigned looks = 0;; looks++, stage(c)) {
-        if (collective_advance(c, true) ||
-            atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+        if (collective_advance(c, true) || is_aborted(c))
             return true;
         if (looks < COLLECTIVE_SPIN_LOOKS)
             continue;
@@ -179,7 +183,7 @@ static void drive_until(struct trp_collective *c, uint64_t ticket)
     while (c->done < ticket && c->status == TRP_OK) {
         bool moved = look_awhile(c);
         int64_t now = clock_now_ns(&clock_coarse); /* ticks every few milliseconds */
-        if (moved && now == heard && !atomic_load_explicit(&c->is_aborted, memory_order_acquire))
+        if (moved && now == heard && !is_aborted(c))
             continue;
         heard = now;
         collective_hear(c);

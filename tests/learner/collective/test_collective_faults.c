@@ -350,6 +350,23 @@ static void a_waiting_rank_is_aborted_from_another_thread(void **state)
     }
 }
 
+/* All others have begun it already. */
+static void what_begins_after_an_abort_is_never_done(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct ranks ranks;
+        ranks_create(&ranks, 2);
+        struct rank *first = &ranks.at[0], *last = &ranks.at[1];
+        uint64_t ticket = trp_collective_barrier(first->group);
+        trp_collective_abort(last->group, "it is enough");
+        rank_wait(last, trp_collective_barrier(last->group));
+        rank_wait(first, ticket);
+        expect_all(&ranks, TRP_UNAVAILABLE, "it is enough");
+        ranks_destroy(&ranks);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +376,7 @@ int main(void)
         cmocka_unit_test(a_wait_that_is_over_misleads_nobody),
         cmocka_unit_test(a_rank_that_left_is_named_at_once),
         cmocka_unit_test(a_waiting_rank_is_aborted_from_another_thread),
+        cmocka_unit_test(what_begins_after_an_abort_is_never_done),
     };
     RANKS_TESTS(tests);
 }

@@ -169,9 +169,14 @@ static void schedule_save(trp_learner *learner)
     learner->begun_steps = learner->progress.steps;
 }
 
+static bool writes_checkpoints(const trp_learner *learner)
+{
+    return learner->checkpoint_dir && learner->update.mode->leads;
+}
+
 static trp_status write_checkpoint(trp_learner *learner, bool last)
 {
-    if (!learner->checkpoint_dir || !learner->update.mode->leads)
+    if (!writes_checkpoints(learner))
         return TRP_OK;
     TRP_TRY(update_fetch(&learner->update));
     trp_status (*write)(struct saver *, struct trp_update_run *, trp_publisher *,
@@ -234,9 +239,8 @@ static trp_status reload(void *context, struct mode_meeting *meeting)
 static trp_status check_checkpoint_dir(const trp_learner *learner)
 {
     bool fresh = learner->progress.steps == 0 && !learner->options.resume;
-    return learner->checkpoint_dir && learner->update.mode->leads && fresh
-               ? save_prepare(learner->checkpoint_dir, true)
-               : TRP_OK;
+    return writes_checkpoints(learner) && fresh ? save_prepare(learner->checkpoint_dir, true)
+                                                : TRP_OK;
 }
 
 /* Until the group is complete. What this learner has of a step is gone, what it has of others'
@@ -704,7 +708,7 @@ trp_status trp_learner_run(trp_learner *learner)
     bool stopped = trp_stop_requested(options->stop) || learner->own.finished;
     if (status == TRP_CANCELLED && stopped && !learner->torn)
         status = TRP_OK;
-    if (status == TRP_CANCELLED && stopped)
+    if (status == TRP_CANCELLED && stopped && writes_checkpoints(learner))
         trp_log(TRP_WARN,
                 "learner wrote no last checkpoint: it was stopped in the middle of a step");
     if (status == TRP_OK)

@@ -25,6 +25,7 @@
 #include "learner/save.h"
 #include "learner/update.h"
 #include "params.pb-c.h"
+#include "tests/core/captured.h"
 #include "tests/learner/adding.h"
 
 enum { ITEMS = 16 };
@@ -327,6 +328,40 @@ static void vectors_of_a_failed_step_are_not_saved(void **state)
         assert_int_equal(trp_learner_run(learner), TRP_UNAVAILABLE);
         trp_learner_destroy(learner);
         assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_NOT_FOUND);
+    }
+}
+
+static trp_status stop_in_step_3(trp_updater *updater, const trp_update *update)
+{
+    TRP_TRY(adding_step(updater, update));
+    return update->step == 3 ? trp_fail(TRP_CANCELLED, "stopped while it waited") : TRP_OK;
+}
+
+static void who_writes_checkpoints_says_that_the_last_one_is_missing(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    trp_updater_impl impl = adding_impl;
+    impl.step = stop_in_step_3;
+    for (unsigned writes = 0; writes < 2; writes++) {
+        struct adding *updater = adding_create();
+        updater->base.impl = &impl;
+        updater->stop = trp_stop_create();
+        updater->stop_at = 3;
+        trp_learner_loop_options options = loop_options(fixture, updater);
+        trp_stop *stop = options.stop = updater->stop;
+        options.checkpoint_dir = writes ? fixture->checkpoints : NULL;
+        trp_learner *learner = learner_create(&options);
+        struct captured captured;
+        trp_log_set_level(TRP_WARN);
+        capture_begin(&captured);
+        trp_status status = trp_learner_run(learner);
+        capture_end(&captured);
+        trp_log_set_level(TRP_ERROR);
+        assert_int_equal(status, TRP_CANCELLED);
+        assert_int_equal(captured_count(&captured, "wrote no last checkpoint"), writes);
+        trp_learner_destroy(learner);
+        trp_stop_destroy(stop);
     }
 }
 
@@ -732,6 +767,7 @@ int main(void)
         WITH_FIXTURE(a_checkpoint_is_not_changed_by_the_steps_after_it),
         WITH_FIXTURE(a_disk_that_fails_meanwhile_ends_the_run),
         WITH_FIXTURE(a_failing_step_ends_the_run_with_its_status),
+        WITH_FIXTURE(who_writes_checkpoints_says_that_the_last_one_is_missing),
         WITH_FIXTURE(vectors_of_a_failed_step_are_not_saved),
         WITH_FIXTURE(a_gradient_that_is_not_finite_ends_the_run_or_is_left_out),
         WITH_FIXTURE(a_batch_size_beyond_memory_is_refused),

@@ -454,7 +454,7 @@ void run_cleanup(struct run *run)
     output_destroy(run->output, OUTPUT_DRAIN_MS);
     loop_remove(&run->loop, &run->signals);
     loop_cleanup(&run->loop);
-    run_dir_close(&run->dir, run->program);
+    run_dir_close(&run->dir);
     free(run->nodes);
     free(run->links);
     free(run->reason);

@@ -3,6 +3,7 @@
  * was killed: the kernel drops it with the launcher, and knows whose it is. */
 #include "run_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -198,13 +199,15 @@ char *run_dir_ring_path(const char *socket_dir, const struct node_group *group, 
     return xasprintf("%s/%s-%u.ring", socket_dir, group->name, index);
 }
 
+/* A ring's is as long as a socket's. */
 static size_t longest_socket_path(const char *socket_dir, const trp_program *program)
 {
     size_t longest = 0;
     for (size_t i = 0; i < program->group_count; i++) {
         const struct node_group *group = program->groups[i];
         char *path = run_dir_socket_path(socket_dir, group, group->count - 1);
-        longest = strlen(path) > longest ? strlen(path) : longest;
+        size_t bytes = strlen(path) + (group_is_gang(group) ? TRP_LEARNER_PATH_MORE : 0);
+        longest = bytes > longest ? bytes : longest;
         free(path);
     }
     return longest;
@@ -383,27 +386,29 @@ out:
     return status;
 }
 
-static void remove_sockets(const struct run_dir *dir, const trp_program *program)
+/* All that are there: nodes that were killed left theirs, also those that only they know of. */
+static void remove_sockets(const struct run_dir *dir)
 {
-    for (size_t i = 0; i < program->group_count; i++) {
-        for (uint32_t k = 0; k < program->groups[i]->count; k++) {
-            char *path = run_dir_socket_path(dir->socket_dir, program->groups[i], k);
-            char *ring = run_dir_ring_path(dir->socket_dir, program->groups[i], k);
-            unlink(path);
-            unlink(ring);
-            free(path);
-            free(ring);
-        }
-    }
+    int fd = open(dir->socket_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    struct stat info;
+    while (entries && (entry = readdir(entries)))
+        if (fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(info.st_mode))
+            unlinkat(fd, entry->d_name, 0);
+    if (entries)
+        closedir(entries); /* and the descriptor */
+    else
+        fd_close(fd);
     if (dir->socket_dir_is_temporary)
         rmdir(dir->socket_dir);
 }
 
-void run_dir_close(struct run_dir *dir, const trp_program *program)
+void run_dir_close(struct run_dir *dir)
 {
     /* Without the lock the sockets may be another run's. */
     if (dir->socket_dir && dir->lock_fd >= 0)
-        remove_sockets(dir, program);
+        remove_sockets(dir);
     if (dir->lock_fd >= 0)
         close(dir->lock_fd);
     free(dir->socket_dir);

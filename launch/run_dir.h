@@ -42,7 +42,7 @@ TRP_MUST_USE trp_status run_dir_open(struct run_dir *dir, struct launch_options 
 
 /* Removes the sockets and gives the lock back. A struct that is zeroed but for lock_fd -1 is fine.
  */
-void run_dir_close(struct run_dir *dir, const trp_program *program);
+void run_dir_close(struct run_dir *dir);
 
 /* Writes config.json; that of the life before is kept. */
 TRP_MUST_USE trp_status run_dir_write_config(const struct run_dir *dir,

@@ -37,7 +37,7 @@ static void run_host(void *arg)
     if (atomic_exchange(&threads->phase, ENDED) != LEFT)
         return;
     host_destroy(threads->host);
-    run_dir_close(&threads->dir, threads->program);
+    run_dir_close(&threads->dir);
     trp_program_destroy(threads->program);
     free(threads);
 }

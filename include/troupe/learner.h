@@ -36,6 +36,9 @@ typedef struct {
     uint32_t bits;         /* qsgd: of a number, 2 to 8; 0: 8 */
 } trp_compression_options;
 
+/* Of `listen` in trp_learner_group_options. */
+enum { TRP_LEARNER_PATH_MORE = 8 };
+
 /* Of a learner that learns together with others, each with batches of its own. After every step
  * all have the same vectors: gradients are the mean over the rows of all, what is refused or left
  * out is so for all, all stop after the same step. Whoever has no batch within a second takes part
@@ -73,7 +76,9 @@ typedef struct {
                                    Daily et al. 2018), and all from the mean of all at the end
                                    and before a checkpoint */
     const char *listen;         /* where others reach this member, as
-                                   trp_collective_listener_create() says; copied */
+                                   trp_collective_listener_create() says; copied. "gaia" listens
+                                   beside it, too: of a unix socket at paths that are by
+                                   TRP_LEARNER_PATH_MORE bytes longer at most */
     bool insecure;              /* it may be neither loopback nor a unix socket */
     const char *sites;    /* where each member is, in turn: "east,east,west"; members of one site
                              add up first what goes to the others, as trp_collective_options

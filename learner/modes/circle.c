@@ -1,8 +1,10 @@
 #include "circle.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/learner.h>
 #include "core/address.h"
 #include "core/alloc.h"
 #include "core/status.h"
@@ -16,6 +18,7 @@ trp_status circle_listen(struct circle *circle, struct learners *group, const ch
                          const struct learners_options *options)
 {
     const char *listen = options->listen;
+    assert(strlen(name) < TRP_LEARNER_PATH_MORE);
     bool is_unix = listen && address_is_unix(listen);
     char *address = is_unix ? xasprintf("%s.%s", listen, name) : NULL;
     circle->group = group;

@@ -1,5 +1,8 @@
 /* Links in a run directory where the program makes files of its own, left there by mistake or on
  * purpose: what they lead to is left alone, and they are named. */
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include "launch_tools.h"
 
 static const char link_words[] = "it is a link, which may lead anywhere: remove it";
@@ -64,6 +67,24 @@ static void a_run_does_not_begin_where_a_link_is_in_its_way(void **state)
     check_elsewhere(*state, "run/logs", as_directory);
 }
 
+/* Nor are those removed that it leads to. */
+static void no_sockets_are_where_a_link_leads_to(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", "--", "done", NULL};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    place_link(scene, "run/sockets", as_directory);
+    char *path = scene_path(scene, "elsewhere/base-0.sock");
+    snprintf(name.sun_path, sizeof name.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(scene_run(scene, argv), 2);
+    assert_file_contains(scene, "err", "run/sockets: it is a link or a file");
+    assert_int_equal(unlink(path), 0);
+    close(fd);
+    free(path);
+}
+
 static void a_node_does_not_log_through_a_link(void **state)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -123,6 +144,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         TEST(a_run_does_not_begin_where_a_link_is_in_its_way),
+        TEST(no_sockets_are_where_a_link_leads_to),
         TEST(a_node_does_not_log_through_a_link),
         TEST(what_a_run_can_do_without_is_not_written_through_a_link),
         TEST(what_nodes_keep_is_not_written_through_a_link),

@@ -129,40 +129,6 @@ static void an_actor_that_failed_is_started_again_as_often_as_it_may(void **stat
     }
 }
 
-/* The learner, which nobody else uses, is not stopped meanwhile. */
-static void an_actor_that_is_alone_is_waited_for_until_it_has_begun_again(void **state)
-{
-    struct scene *scene = *state;
-    for (size_t i = 0; i < 2; i++) {
-        scene_empty(scene);
-        const char *argv[] = {NODES_PROGRAM,
-                              "--run-dir=run",
-                              launch_modes[i],
-                              "--max-steps=200",
-                              "--set=actor.restarts=1",
-                              "--",
-                              "stumbles_alone",
-                              NULL};
-        assert_int_equal(scene_run(scene, argv), 0);
-        assert_file_contains(scene, "out", "done: learner/0: 200 learner steps done");
-    }
-}
-
-static void an_actor_of_a_deterministic_run_does_not_begin_again(void **state)
-{
-    struct scene *scene = *state;
-    const char *argv[] = {NODES_PROGRAM,
-                          "--run-dir=run",
-                          "--launch=threads",
-                          "--deterministic",
-                          "--set=actor.restarts=1",
-                          "--",
-                          "stumbles",
-                          NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
-    assert_last_line(scene, "err", "actor/0: the coin rolls away; log: run/logs/");
-}
-
 static void a_thread_that_calls_exit_does_not_end_the_run_as_done(void **state)
 {
     struct scene *scene = *state;
@@ -263,6 +229,50 @@ static void a_life_without_a_checkpoint_counts_in_no_total(void **state)
     assert_true(summed_up(scene, "err", " learner steps") >= 100);
     assert_int_equal(scene_run(scene, resume), 0);
     assert_int_equal(summed_up(scene, "out", " learner steps in all lives"), 7);
+}
+
+/* ---- sockets ----------------------------------------------------------------------------- */
+
+/* Learners of gaia have longer paths than all others. */
+static void gaia_has_sockets_where_paths_are_nearly_too_long(void **state)
+{
+    struct scene *scene = *state;
+    const size_t room = 107 - strlen("/evaluator-0.sock") - strlen("//sockets");
+    char *dir = xasprintf("--run-dir=%0*d", (int)(room - strlen(scene->dir)), 0);
+    const char *argv[] = {NODES_PROGRAM,
+                          dir,
+                          "--set=learner.count=2",
+                          "--set=learner.mode=gaia",
+                          "--set=learner.max_steps=20",
+                          "--",
+                          "plays",
+                          NULL};
+    int status = scene_run(scene, argv);
+    free(dir);
+    if (status != 0) {
+        char *text = scene_read(scene, "err");
+        fail_msg("it ended with %d:\n%s", status, text);
+    }
+}
+
+static void nobody_leaves_a_socket_behind(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM,
+                          "--run-dir=run",
+                          "--set=learner.count=2",
+                          "--set=learner.mode=gaia",
+                          "--",
+                          "plays",
+                          NULL};
+    scene_start(scene, argv);
+    scene_await(scene, "run/metrics.csv", "learner/1,learner_steps,");
+    kill(pid_of_node(scene, "learner/1"), SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    char *sockets = scene_path(scene, "run/sockets");
+    if (rmdir(sockets) != 0)
+        fail_msg("%s: %s", sockets, strerror(errno));
+    free(sockets);
 }
 
 /* ---- what is printed and logged ---------------------------------------------------------- */
@@ -430,13 +440,13 @@ int main(void)
         TEST(what_own_nodes_report_is_in_the_line),
         TEST(a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first),
         TEST(an_actor_that_failed_is_started_again_as_often_as_it_may),
-        TEST(an_actor_that_is_alone_is_waited_for_until_it_has_begun_again),
-        TEST(an_actor_of_a_deterministic_run_does_not_begin_again),
         TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),
         TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),
         TEST(a_node_that_does_not_end_is_named_to_who_resumes),
         TEST(a_short_life_forgets_no_steps),
         TEST(a_life_without_a_checkpoint_counts_in_no_total),
+        TEST(gaia_has_sockets_where_paths_are_nearly_too_long),
+        TEST(nobody_leaves_a_socket_behind),
         TEST(printed_commands_can_be_pasted_into_a_shell),
         TEST(a_log_tells_when_its_node_began_served_and_ended),
         TEST(a_log_that_grows_is_cut_while_its_node_runs),

@@ -168,6 +168,12 @@ bool trp_context_withdraw(trp_context *context)
     return !context->serving;
 }
 
+bool context_withdraw(trp_context *context, trp_status status)
+{
+    context_ended(context, status);
+    return trp_context_withdraw(context);
+}
+
 /* ---- dialling ---------------------------------------------------------------------------- */
 
 /* Waits until `peer` can be reached; `host->mutex` is held. */

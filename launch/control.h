@@ -12,13 +12,13 @@
  * and between a learner of a group and the launcher, where the group meets (rendezvous.h):
  *
  *   announce NODE ADDRESS                   member NODE NUMBER RANK INDEX ADDRESS
- *   broken NODE NUMBER WHY                  generation NODE NUMBER NONCE RANK SIZE FIRST
+ *   broken NODE NUMBER WHY                  generation NODE NUMBER NONCE RANK SIZE FIRST FOUNDER
  *   over NODE NUMBER                        dismissed NODE WHY
  *
- * `failed` comes before a node withdraws what it serves, `done` when it has ended, failed or not.
- * `over` asks for a generation above NUMBER. A generation's members come first, by rank. NODE is a
- * node's number in the graph; the rest is up to the end of the packet. End of file means that the
- * other side is gone. */
+ * `failed` comes before a node withdraws what it serves, where its body does not do that itself,
+ * and `done` when it has ended, failed or not. `over` asks for a generation above NUMBER. A
+ * generation's members come first, by rank. NODE is a node's number in the graph; the rest is up to
+ * the end of the packet. End of file means that the other side is gone. */
 #ifndef TRP_LAUNCH_CONTROL_H
 #define TRP_LAUNCH_CONTROL_H
 

@@ -30,7 +30,7 @@ struct member {
     struct thread thread;
     int log_fd;             /* -1: its log is not kept here */
     bool started, reported; /* the loop's thread */
-    bool finished, failed;  /* guarded by host->mutex */
+    bool finished;          /* guarded by host->mutex */
 };
 
 static struct member *find_member(struct host *host, uint32_t number)
@@ -77,14 +77,11 @@ void host_program_stops(struct host *host)
     mutex_unlock(&host->mutex);
 }
 
-/* One that failed may begin again: that is for the launcher to say, and else it stops the rest. */
 static bool level_is_over_locked(const struct host *host, uint32_t level)
 {
-    for (uint32_t i = 0; i < host->options.count; i++) {
-        const struct member *member = &host->members[i];
-        if (member->context.group->level == level && (!member->finished || member->failed))
+    for (uint32_t i = 0; i < host->options.count; i++)
+        if (host->members[i].context.group->level == level && !host->members[i].finished)
             return false;
-    }
     return true;
 }
 
@@ -125,19 +122,21 @@ static void say_gone_locked(struct host *host, uint32_t number, char *gone)
     cond_broadcast(&host->changed);
 }
 
-/* Before the node withdraws what it serves: its callers fail of that, and may end first. */
-static void report_failure(struct member *member, trp_status code)
+void context_ended(trp_context *context, trp_status status)
 {
-    struct host *host = member->context.host;
-    uint32_t number = member->context.number;
-    char *error = words_of(code);
+    struct host *host = context->host;
+    /* A wait that the stop ended is not a failure. */
+    bool stopped = status == TRP_CANCELLED && trp_stop_requested(context->stop);
+    if (status == TRP_OK || stopped || context->failed)
+        return;
+    context->failed = true;
+    char *error = words_of(status);
     trp_status sent = control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_FAILED,
-                                   number, "%d %s", (int)code, error);
+                                   context->number, "%d %s", (int)status, error);
     if (sent != TRP_OK)
-        trp_log(TRP_WARN, "%s: the launcher was not told why it failed: %s", member->context.name,
-                error);
+        trp_log(TRP_WARN, "%s: the launcher was not told why it failed: %s", context->name, error);
     mutex_lock(&host->mutex);
-    say_gone_locked(host, number, xasprintf("it failed: %s", error));
+    say_gone_locked(host, context->number, xasprintf("it failed: %s", error));
     mutex_unlock(&host->mutex);
     free(error);
 }
@@ -145,16 +144,11 @@ static void report_failure(struct member *member, trp_status code)
 static void finish_member(struct member *member, trp_status status)
 {
     struct host *host = member->context.host;
-    /* A wait that the stop ended is not a failure. */
-    if (status == TRP_CANCELLED && trp_stop_requested(member->context.stop))
-        status = TRP_OK;
-    if (status != TRP_OK)
-        report_failure(member, status);
+    context_ended(&member->context, status);
     context_close(&member->context);
     mutex_lock(&host->mutex);
-    if (status == TRP_OK)
+    if (!member->context.failed)
         say_gone_locked(host, member->context.number, xstrdup("it has ended"));
-    member->failed = status != TRP_OK;
     member->finished = true;
     cond_broadcast(&host->changed);
     advance_stop_locked(host);
@@ -202,7 +196,7 @@ static void report_end(struct host *host, struct member *member)
     if (control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_DONE, number, "-") !=
         TRP_OK)
         trp_log(TRP_WARN, "%s: the launcher was not told of the end", member->context.name);
-    host->failed |= member->failed;
+    host->failed |= member->context.failed;
     member->reported = true;
     host->ended++;
 }
@@ -240,7 +234,7 @@ static void member_begin_again(struct host *host, uint32_t number, uint64_t seed
     context_init(&member->context, host, number);
     member->context.seed = seed;
     member->context.resume = true;
-    member->finished = member->failed = member->reported = false;
+    member->finished = member->reported = false;
     struct peer *peer = &host->peers[number];
     free(peer->gone);
     peer->gone = NULL;

@@ -91,7 +91,7 @@ struct trp_context {
     struct context_params *params;    /* the same */
     struct context_relay *relays;     /* guarded by host->mutex */
     struct meeting *meeting;          /* the same; NULL: it learns alone */
-    bool serving;
+    bool serving, failed;
     trp_server *server;        /* of trp_context_serve(); NULL: none */
     ProtobufCService *service; /* in it, to be destroyed with it */
     struct mutex mutex;        /* guards what follows */
@@ -128,6 +128,13 @@ void host_program_stops(struct host *host);
 trp_context *host_context(struct host *host, uint32_t number);
 
 void context_init(trp_context *context, struct host *host, uint32_t number);
+
+/* The body ended with `status`, and the last error. The launcher is told of a failure, once, before
+ * what the node serves is withdrawn: who calls it fails of that, and may end first. */
+void context_ended(trp_context *context, trp_status status);
+
+/* trp_context_withdraw() of a body that ended so. */
+TRP_MUST_USE bool context_withdraw(trp_context *context, trp_status status);
 
 /* Gives up the server and the channels; the body has returned. */
 void context_close(trp_context *context);

@@ -187,7 +187,7 @@ static trp_status server_run(trp_context *context)
     if (status == TRP_OK)
         status = trp_parameter_server_save(server);
     print_bound(context, server);
-    if (trp_context_withdraw(context))
+    if (context_withdraw(context, status))
         trp_parameter_server_destroy(server);
     return status;
 }
@@ -376,7 +376,7 @@ static trp_status learner_run(trp_context *context)
         status = trp_context_serve(context, trp_learner_service(learner), NULL);
     if (status == TRP_OK)
         status = learner_learn(context, learner);
-    if (trp_context_withdraw(context))
+    if (context_withdraw(context, status))
         trp_learner_destroy(learner);
     return status;
 }

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <troupe/troupe.h>
+#include "core/alloc.h"
 #include "core/log.h"
 
 enum { TROUBLE_EPISODE = 50 };
@@ -51,7 +53,7 @@ static trp_status coin_reset(void *state, trp_rng *rng)
 /* Once in a run, and never an evaluator. */
 static bool stumbles(void)
 {
-    if ((!is("stumbles") && !is("stumbles_alone")) || episodes < TROUBLE_EPISODE ||
+    if (!is("stumbles") || episodes < TROUBLE_EPISODE ||
         strcmp(process_node ? process_node : log_origin_get().node, "actor/0") != 0)
         return false;
     int fd = open("stumbled", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -246,6 +248,66 @@ static trp_status teller_run(trp_context *context, const void *arg)
     return TRP_OK;
 }
 
+/* ---- who calls a learner that fails ------------------------------------------------------- */
+
+static trp_node teacher;
+
+/* In the run's directory; caller frees. */
+static char *in_run_dir(const trp_context *context, const char *name)
+{
+    return xasprintf("%s/%s", trp_context_run_dir(context), name);
+}
+
+static void make_empty_file(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        abort();
+    close(fd);
+}
+
+static trp_status dial_teacher(trp_context *context)
+{
+    ProtobufCService *service;
+    return trp_dial(context, teacher, 0, trp_params_descriptor(), &service);
+}
+
+/* Takes the learner's checkpoints away, and does not stop when it is told to. */
+static trp_status deaf_run(trp_context *context, const void *arg)
+{
+    char *saved = in_run_dir(context, "learner"), *away = in_run_dir(context, "away");
+    char *asked = in_run_dir(context, "asked");
+    (void)arg;
+    TRP_TRY(dial_teacher(context));
+    if (rename(saved, away) != 0)
+        abort();
+    make_empty_file(saved);
+    trp_stop_wait(trp_context_stop(context), -1);
+    make_empty_file(asked);
+    for (;;)
+        poll(NULL, 0, 1000);
+}
+
+/* Comes while the learner is withdrawn. */
+static trp_status late_run(trp_context *context, const void *arg)
+{
+    char *asked = in_run_dir(context, "asked");
+    (void)arg;
+    for (int looks = 0; access(asked, F_OK) != 0 && looks < 6000; looks++)
+        poll(NULL, 0, 5);
+    free(asked);
+    return dial_teacher(context);
+}
+
+static void add_callers(trp_program *program, trp_node learner)
+{
+    teacher = learner;
+    trp_add_node(program, "deaf",
+                 &(trp_node_options){.run = deaf_run, .uses = &teacher, .use_count = 1});
+    trp_add_node(program, "late",
+                 &(trp_node_options){.run = late_run, .uses = &teacher, .use_count = 1});
+}
+
 /* ---- graph -------------------------------------------------------------------------------- */
 
 static trp_status build(trp_program *program, int argc, char **argv)
@@ -280,11 +342,11 @@ static trp_status build(trp_program *program, int argc, char **argv)
     acting.params = trp_add_learner(
         program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});
     trp_add_actors(program, "actor", 1, &acting);
-    if (is("stumbles_alone"))
-        return TRP_OK;
     trp_add_actors(program, "collector", 1, &acting);
     trp_add_evaluator(program, "evaluator", &acting);
     trp_add_evaluator(program, "examiner", &acting);
+    if (is("fails_to_the_deaf"))
+        add_callers(program, acting.params);
     return TRP_OK;
 }
 

@@ -104,6 +104,23 @@ static void a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first(vo
     free(dir);
 }
 
+/* One calls while the learner is withdrawn, and fails before the learner has ended. */
+static void a_learner_that_fails_is_named_and_not_who_calls_it_then(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--grace=0.3",
+                          "--set=learner.checkpoint_every_s=1",
+                          "--",
+                          "fails_to_the_deaf",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_file_contains(scene, "err", "coin: learner/0 failed: ");
+    assert_last_line(scene, "err", "coin: failed: learner/0: ");
+}
+
 static void an_actor_that_failed_is_started_again_as_often_as_it_may(void **state)
 {
     struct scene *scene = *state;
@@ -439,6 +456,7 @@ int main(void)
         TEST(parameters_of_100_mib_reach_another_process),
         TEST(what_own_nodes_report_is_in_the_line),
         TEST(a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first),
+        TEST(a_learner_that_fails_is_named_and_not_who_calls_it_then),
         TEST(an_actor_that_failed_is_started_again_as_often_as_it_may),
         TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),
         TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),

@@ -295,9 +295,12 @@ static void restart_member(struct run *run, struct run_gang *gang, struct run_no
 }
 
 /* Of a server, which has kept what it answered, and which learners try to reach until it is back;
- * threads of a process end together. Of an actor, whom nobody waits for. */
+ * threads of a process end together. Of an actor, whom nobody waits for, but where nodes take
+ * turns: when it is back would be chance. */
 static uint32_t restarts_alone(const struct run *run, const struct node_group *group)
 {
+    if (run->options->deterministic)
+        return 0;
     if (group->kind == NODE_ACTOR)
         return group->options.actor.restarts;
     return run->options->mode == LAUNCH_THREADS ? 0 : group->options.server.restarts;

@@ -77,11 +77,14 @@ void host_program_stops(struct host *host)
     mutex_unlock(&host->mutex);
 }
 
+/* One that failed may begin again: that is for the launcher to say, and else it stops the rest. */
 static bool level_is_over_locked(const struct host *host, uint32_t level)
 {
-    for (uint32_t i = 0; i < host->options.count; i++)
-        if (host->members[i].context.group->level == level && !host->members[i].finished)
+    for (uint32_t i = 0; i < host->options.count; i++) {
+        const struct member *member = &host->members[i];
+        if (member->context.group->level == level && (!member->finished || member->context.failed))
             return false;
+    }
     return true;
 }
 

@@ -53,7 +53,7 @@ static trp_status coin_reset(void *state, trp_rng *rng)
 /* Once in a run, and never an evaluator. */
 static bool stumbles(void)
 {
-    if (!is("stumbles") || episodes < TROUBLE_EPISODE ||
+    if ((!is("stumbles") && !is("stumbles_alone")) || episodes < TROUBLE_EPISODE ||
         strcmp(process_node ? process_node : log_origin_get().node, "actor/0") != 0)
         return false;
     int fd = open("stumbled", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -342,6 +342,8 @@ static trp_status build(trp_program *program, int argc, char **argv)
     acting.params = trp_add_learner(
         program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});
     trp_add_actors(program, "actor", 1, &acting);
+    if (is("stumbles_alone"))
+        return TRP_OK;
     trp_add_actors(program, "collector", 1, &acting);
     trp_add_evaluator(program, "evaluator", &acting);
     trp_add_evaluator(program, "examiner", &acting);

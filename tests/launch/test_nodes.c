@@ -146,6 +146,40 @@ static void an_actor_that_failed_is_started_again_as_often_as_it_may(void **stat
     }
 }
 
+/* The learner, which nobody else uses, is not stopped meanwhile. */
+static void an_actor_that_is_alone_is_waited_for_until_it_has_begun_again(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        const char *argv[] = {NODES_PROGRAM,
+                              "--run-dir=run",
+                              launch_modes[i],
+                              "--max-steps=200",
+                              "--set=actor.restarts=1",
+                              "--",
+                              "stumbles_alone",
+                              NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        assert_file_contains(scene, "out", "done: learner/0: 200 learner steps done");
+    }
+}
+
+static void an_actor_of_a_deterministic_run_does_not_begin_again(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--deterministic",
+                          "--set=actor.restarts=1",
+                          "--",
+                          "stumbles",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "actor/0: the coin rolls away; log: run/logs/");
+}
+
 static void a_thread_that_calls_exit_does_not_end_the_run_as_done(void **state)
 {
     struct scene *scene = *state;
@@ -458,6 +492,8 @@ int main(void)
         TEST(a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first),
         TEST(a_learner_that_fails_is_named_and_not_who_calls_it_then),
         TEST(an_actor_that_failed_is_started_again_as_often_as_it_may),
+        TEST(an_actor_that_is_alone_is_waited_for_until_it_has_begun_again),
+        TEST(an_actor_of_a_deterministic_run_does_not_begin_again),
         TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),
         TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),
         TEST(a_node_that_does_not_end_is_named_to_who_resumes),

@@ -36,14 +36,14 @@
 
 TRP_BEGIN_DECLS
 
-/* Between processes whose `device` is a GPU, vectors of it go by NVIDIA's NCCL where all ranks have
- * the same one (2.28 or newer: libnccl.so.2 of CUDA_HOME, of the loader, or of a Python's packages)
- * and can join by it; else they go through the host's memory, and a line of the log says why. Not
- * with `deterministic`: NCCL's order of sums follows from the machine, too. Floats' largest values
- * go through the host as well, as NCCL drops NaNs. NCCL reads its own NCCL_... variables. A call of
- * it that hangs ends the process, with status 70. Ranks that are threads of one process, 2 to 16 of
- * them with the same device, sum up there (trp_collective_local_create()), if not `deterministic`.
- * Never run on a GPU. */
+/* Between ranks that connect, each with a GPU as its `device`, vectors of it go by NVIDIA's NCCL
+ * where all have the same one (2.28 or newer: libnccl.so.2 of CUDA_HOME, of the loader, or of a
+ * Python's packages) and can join by it, which two with one GPU cannot; else they go through the
+ * host's memory, and a line of the log says why. Not with `deterministic`: NCCL's order of sums
+ * follows from the machine, too. Floats' largest values go through the host as well, as NCCL drops
+ * NaNs. NCCL reads its own NCCL_... variables. A call of it that hangs ends the process, with
+ * status 70. Ranks that are threads of one process, 2 to 16 of them with the same device, sum up
+ * there (trp_collective_local_create()), if not `deterministic`. Never run on a GPU. */
 typedef struct trp_collective trp_collective;
 
 /* The types of values. bf16 (as uint16_t) is summed in float32 and rounded at each hop; integers

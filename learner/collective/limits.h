@@ -67,10 +67,9 @@ enum {
      * threads of NCCL's. A process whose call takes longer ends with this status. */
     COLLECTIVE_CALL_MS = 60000,
     COLLECTIVE_ABORT_MS = 4000,
-    /* nccl.c: until NCCL has put on a stream what it said that it goes on with: it may exchange
-     * with other ranks where a buffer lies. */
-    COLLECTIVE_PUT_MS = 20000,
-    COLLECTIVE_PUT_LOOKS = 256, /* without a sleep; it takes some 100 us */
+    /* nccl.c: looks without a sleep whether NCCL has put on a stream what it said that it goes on
+     * with; it takes some 100 us. */
+    COLLECTIVE_PUT_LOOKS = 256,
     /* nccl.c: queues of one rank's operations; a learner has one. */
     COLLECTIVE_QUEUES_MAX = 8,
     COLLECTIVE_GUARD_MS = 250, /* how often that is looked at */

@@ -196,8 +196,7 @@ static trp_status connect_nccl(struct nccl_group **out, struct mesh *mesh,
     const trp_collective_options *options = mesh->options;
     struct hello_report verdict;
     struct nccl_group *group = NULL;
-    trp_status status = nccl_group_create(&group, api, options->device, &agreement->id,
-                                          options->rank, options->size);
+    trp_status status = nccl_group_create(&group, api, &agreement->id, options);
     if (status != TRP_OK)
         group = NULL; /* the last error is said to the others */
     status = options->rank == 0 ? preside_nccl(mesh, group, &verdict)

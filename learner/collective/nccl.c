@@ -15,6 +15,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
+#include "collective.h"
 #include "limits.h"
 #include "schedule.h"
 
@@ -27,7 +28,7 @@ struct nccl_group {
     struct carrier base;
     struct nccl_api api;
     uint64_t number;
-    uint32_t rank, size;
+    uint32_t rank, size, timeout_ms;
     struct mutex calls;     /* held in NCCL's calls, but for the one that aborts; of: */
     struct nccl_comm *comm; /* NULL: there is none any more */
     _Atomic bool over;      /* nothing is put any more */
@@ -249,15 +250,16 @@ static enum nccl_result put_call(struct nccl_group *group, void *stream, void *v
     }
 }
 
-/* As long as NCCL says that it goes on. */
+/* As long as NCCL says that it goes on: it may exchange with other ranks where a buffer lies. */
 static enum carrier_state wait_for_put(struct nccl_group *group, enum carrier_state state,
                                        const char *words)
 {
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, COLLECTIVE_PUT_MS);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, group->timeout_ms);
     for (unsigned looks = 0; state == CARRIER_WORKS; looks++) {
         if (deadline_passed(deadline, &clock_monotonic)) {
-            trp_fail(TRP_DEADLINE_EXCEEDED, "%s: NCCL has not put it on its stream within %d ms",
-                     words, COLLECTIVE_PUT_MS);
+            trp_fail(TRP_DEADLINE_EXCEEDED,
+                     "%s: NCCL has not put it on its stream within %" PRIu32 " ms", words,
+                     group->timeout_ms);
             return fail_with_last_error(group);
         }
         if (looks < COLLECTIVE_PUT_LOOKS)
@@ -370,24 +372,24 @@ static trp_status join_nccl(struct nccl_group *group, const struct nccl_id *id)
 }
 
 trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api,
-                             trp_device *device, const struct nccl_id *id, uint32_t rank,
-                             uint32_t size)
+                             const struct nccl_id *id, const trp_collective_options *options)
 {
     struct nccl_group *group = xcalloc(1, sizeof *group);
     group->api = *api;
-    group->base = (struct carrier){&nccl_impl, device};
+    group->base = (struct carrier){&nccl_impl, options->device};
     group->number = atomic_fetch_add(&numbers, 1) + 1;
-    group->rank = rank;
-    group->size = size;
+    group->rank = options->rank;
+    group->size = options->size;
+    group->timeout_ms = collective_timeout_ms(options);
     group->forgets = true;
     mutex_init(&group->calls);
     mutex_init(&group->mutex);
     cond_init(&group->changed);
     trp_status status = thread_start(&group->guard, "nccl guard", guard_calls, group);
     if (status == TRP_OK)
-        status = trp_queue_create(&group->queue, device);
+        status = trp_queue_create(&group->queue, options->device);
     if (status == TRP_OK)
-        status = trp_device_alloc(device, sizeof(float), &group->memory);
+        status = trp_device_alloc(options->device, sizeof(float), &group->memory);
     if (status == TRP_OK)
         status = join_nccl(group, id);
     if (status != TRP_OK) {

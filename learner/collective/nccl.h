@@ -22,10 +22,11 @@
 
 struct nccl_group;
 
-/* Begins to join; nccl_group_meet() goes on. `api` is copied. */
+/* Begins to join; nccl_group_meet() goes on. `api` is copied. Of the options device, rank, size and
+ * timeout count: as long as an operation may take NCCL may take to put one on its stream. */
 TRP_MUST_USE trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api,
-                                          trp_device *device, const struct nccl_id *id,
-                                          uint32_t rank, uint32_t size);
+                                          const struct nccl_id *id,
+                                          const trp_collective_options *options);
 
 /* Once CARRIER_READY, all ranks have met in an allreduce, and in one that their GPUs captured.
  * Never waits for others. */

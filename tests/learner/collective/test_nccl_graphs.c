@@ -336,6 +336,23 @@ static void what_nccl_says_of_a_graph_all_say(void **state)
     assert_int_equal(fake->aborts, 3);
 }
 
+/* NCCL says for good that it goes on: the rank that is in its call has the deadline of all. */
+static void what_nccl_never_puts_is_over_in_time(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 3, 2000);
+    fake->polls = 1 << 30;
+    struct deadline late = deadline_in_ms(&clock_monotonic, 12000);
+    ranks_run(&scene.ranks, run_steps, &scene);
+    assert_false(deadline_passed(late, &clock_monotonic));
+    expect_same_failure(
+        &scene, TRP_UNAVAILABLE,
+        "allreduce of 100 f32 (sum): NCCL has not put it on its stream within 2000 ms");
+    scene_end(&scene);
+    assert_int_equal(fake->aborts, 3);
+}
+
 static atomic_uint recorded; /* ranks */
 
 /* The queue goes on without the sum, which is not taken for one. */
@@ -403,6 +420,7 @@ int main(void)
         cmocka_unit_test_setup(one_that_hangs_in_a_graph_is_over_in_time, reset),
         cmocka_unit_test_setup(what_nccl_says_of_a_graph_all_say, reset),
         cmocka_unit_test_setup(what_nccl_does_not_take_is_no_sum, reset),
+        cmocka_unit_test_setup(what_nccl_never_puts_is_over_in_time, reset),
         cmocka_unit_test_setup(a_graph_of_a_generation_that_is_over_is_never_launched_again, reset),
     };
     fake = fake_nccl_load(FAKE_NCCL);

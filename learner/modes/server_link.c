@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
+#include <troupe/rng.h>
 #include <troupe/rpc.h>
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -39,6 +40,97 @@ static uint32_t timeout_of(const struct server_link *link)
     return timeout_ms ? timeout_ms : SERVER_TIMEOUT_MS;
 }
 
+/* A gradient that is sent in parts, a few of them at a time: one is copied while others are on
+ * their way. */
+struct push_parts {
+    Troupe__ServerPushRequest request; /* the next part's */
+    ProtobufCBinaryData all;
+    struct deadline deadline;
+    trp_future *ring[SERVER_PARTS_UNDER_WAY];
+    uint32_t asked, answered; /* parts */
+    size_t at;                /* of all bytes, the first that were not sent */
+};
+
+/* At least a millisecond: 0 would mean something else. */
+static int64_t time_left_ms(struct deadline deadline)
+{
+    int64_t left_ms = deadline_left_ms(deadline, &clock_monotonic);
+    return left_ms > 0 ? left_ms : 1;
+}
+
+static void send_push_part(const struct server_link *link, struct push_parts *parts)
+{
+    size_t left = parts->all.len - parts->at;
+    size_t size = left < SERVER_PART_BYTES ? left : SERVER_PART_BYTES;
+    parts->request.part_from = parts->at;
+    parts->request.gradients = (ProtobufCBinaryData){size, parts->all.data + parts->at};
+    parts->at += size;
+    parts->ring[parts->asked++ % SERVER_PARTS_UNDER_WAY] =
+        trp_call_async(service_of(link), "Push", &parts->request.base,
+                       &(trp_call_options){.timeout_ms = time_left_ms(parts->deadline)});
+}
+
+/* *reply: to the part that was the server's last one; NULL: none was. */
+static trp_status send_push_parts(const struct server_link *link, struct push_parts *parts,
+                                  ProtobufCMessage **reply)
+{
+    trp_status status = TRP_OK;
+    while (status == TRP_OK && (parts->at < parts->all.len || parts->answered < parts->asked)) {
+        ProtobufCMessage *answer = NULL;
+        while (parts->at < parts->all.len &&
+               parts->asked - parts->answered < SERVER_PARTS_UNDER_WAY)
+            send_push_part(link, parts);
+        status = trp_future_finish(parts->ring[parts->answered++ % SERVER_PARTS_UNDER_WAY], NULL,
+                                   &answer);
+        if (answer && ((Troupe__ServerPushReply *)answer)->part) {
+            protobuf_c_message_free_unpacked(answer, NULL);
+        } else if (answer) {
+            protobuf_c_message_free_unpacked(*reply, NULL);
+            *reply = answer;
+        }
+    }
+    while (parts->answered < parts->asked)
+        trp_future_destroy(parts->ring[parts->answered++ % SERVER_PARTS_UNDER_WAY]);
+    return status;
+}
+
+static trp_status push_in_parts(const struct server_link *link,
+                                const Troupe__ServerPushRequest *request, struct deadline deadline,
+                                ProtobufCMessage **reply)
+{
+    struct push_parts parts = {
+        .request = *request, .all = request->gradients, .deadline = deadline};
+    parts.request.part_of = parts.all.len;
+    parts.request.parts = trp_rng_entropy() | 1;
+    *reply = NULL;
+    trp_status status = send_push_parts(link, &parts, reply);
+    if (status == TRP_OK && !*reply) /* those of a try before came among them */
+        return trp_fail(TRP_UNAVAILABLE, "the parts of a push did not become one");
+    if (status == TRP_OK)
+        return TRP_OK;
+    protobuf_c_message_free_unpacked(*reply, NULL);
+    *reply = NULL;
+    return status;
+}
+
+static bool goes_in_parts(const struct server_link *link, const ProtobufCMessage *request)
+{
+    const Troupe__ServerPushRequest *push = (const Troupe__ServerPushRequest *)request;
+    return request->descriptor == &troupe__server_push_request__descriptor &&
+           push->compression[0] == '\0' && push->gradients.len > SERVER_PART_BYTES &&
+           trp_service_is_remote(service_of(link));
+}
+
+static trp_status call_once(const struct server_link *link, const char *method,
+                            const ProtobufCMessage *request, struct deadline deadline,
+                            trp_reply_room *room, ProtobufCMessage **reply)
+{
+    if (goes_in_parts(link, request))
+        return push_in_parts(link, (const Troupe__ServerPushRequest *)request, deadline, reply);
+    return trp_call(service_of(link), method, request, reply,
+                    &(trp_call_options){.timeout_ms = time_left_ms(deadline), .room = room});
+}
+
 /* A server that is started again answers before long. */
 static trp_status call_server(const struct server_link *link, const char *method,
                               const ProtobufCMessage *request, trp_reply_room *room,
@@ -47,10 +139,7 @@ static trp_status call_server(const struct server_link *link, const char *method
     struct deadline give_up = deadline_in_ms(&clock_monotonic, timeout_of(link));
     const char *name = link->links->servers->name;
     for (uint32_t failures = 0;; failures++) {
-        int64_t left_ms = deadline_left_ms(give_up, &clock_monotonic);
-        trp_status status =
-            trp_call(service_of(link), method, request, reply,
-                     &(trp_call_options){.timeout_ms = left_ms > 0 ? left_ms : 1, .room = room});
+        trp_status status = call_once(link, method, request, give_up, room, reply);
         if (status == TRP_OK && failures > 0)
             trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32, name, link->server);
         if (status == TRP_OK)

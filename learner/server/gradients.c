@@ -45,9 +45,47 @@ static trp_status check_size(const struct server_table *table,
                     numbers, (double)request->scale);
 }
 
+static trp_status not_finite(const struct server_table *table,
+                             const Troupe__ServerPushRequest *request)
+{
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "%s pushed a gradient of '%s' that is not finite, for version %" PRIu64,
+                    table->workers[request->worker].name, table->vector, request->version);
+}
+
+static bool part_fits(const struct server_table *table, const Troupe__ServerPushRequest *request,
+                      size_t numbers)
+{
+    uint64_t from = request->part_from, of = request->part_of;
+    return numbers <= table->shard.count && of == numbers * sizeof(float) && request->parts != 0 &&
+           from % sizeof(float) == 0 && request->gradients.len % sizeof(float) == 0 && from < of &&
+           request->gradients.len > 0 && request->gradients.len <= of - from;
+}
+
+/* A part with another number begins anew: the ones before it will not be complete any more. */
+static trp_status stage_part(struct server_table *table, const Troupe__ServerPushRequest *request,
+                             size_t numbers, const float **grads)
+{
+    struct staged_parts *staged = &table->workers[request->worker].staged;
+    TRP_TRY(check_size(table, request, numbers, part_fits(table, request, numbers)));
+    if (!staged->numbers)
+        staged->numbers = trp_floats_create(table->shard.count);
+    if (staged->number != request->parts)
+        *staged = (struct staged_parts){.number = request->parts, .numbers = staged->numbers};
+    if (!floats_copy_finite(staged->numbers + request->part_from / sizeof(float),
+                            (const float *)(const void *)request->gradients.data,
+                            request->gradients.len / sizeof(float), request->scale))
+        return not_finite(table, request);
+    staged->have += request->gradients.len;
+    *grads = staged->have == request->part_of ? staged->numbers : NULL;
+    return TRP_OK;
+}
+
 trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRequest *request,
                           size_t numbers, const float **grads)
 {
+    if (request->part_of > 0)
+        return stage_part(table, request, numbers, grads);
     const struct server_table_worker *worker = &table->workers[request->worker];
     bool is_code = request->compression[0] != '\0';
     bool in_memory = !is_code && request->gradients.len == 0 && worker->gradients;
@@ -60,9 +98,5 @@ trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRe
     bool finite = in_memory ? floats_copy_finite(gradient_room(table), worker->gradients->numbers,
                                                  numbers, request->scale)
                             : floats_are_finite_scaled(*grads, numbers, request->scale);
-    if (finite)
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "%s pushed a gradient of '%s' that is not finite, for version %" PRIu64,
-                    worker->name, table->vector, request->version);
+    return finite ? TRP_OK : not_finite(table, request);
 }

@@ -6,9 +6,9 @@
 
 #include "table.h"
 
-/* *grads: `numbers` of them, the request's or the table's until the next push. INVALID_ARGUMENT:
- * they are not so many, no code, or one of them, scaled, is not finite: it would be in the values
- * of all, and on the disk, for good. */
+/* *grads: `numbers` of them, the request's or the table's until the next push; NULL: it was a part,
+ * and others are missing. INVALID_ARGUMENT: they are not so many, no code, or one of them, scaled,
+ * is not finite: it would be in the values of all, and on the disk, for good. */
 TRP_MUST_USE trp_status gradients_take(struct server_table *table,
                                        const Troupe__ServerPushRequest *request, size_t numbers,
                                        const float **grads);

@@ -190,6 +190,9 @@ static trp_status take_locked(trp_parameter_server *server,
                               .range_count = list->count};
     TRP_TRY(gradients_take(table, request, list->numbers, &push.grads));
     table->push_bytes += request->gradients.len + request->n_runs * sizeof *request->runs;
+    reply->part = !push.grads;
+    if (reply->part)
+        return TRP_OK;
     enum shard_answer answer;
     TRP_TRY(server_table_push(table, &push, request->begins_step, &answer));
     reply->answer = answer;

@@ -39,6 +39,7 @@ void server_table_destroy(struct server_table *table)
 {
     for (uint32_t i = 0; table->workers && i < table->shard.options.workers; i++) {
         shared_values_unmap(table->workers[i].gradients, table->shard.count);
+        trp_floats_destroy(table->workers[i].staged.numbers);
         free(table->workers[i].name);
     }
     free(table->workers);

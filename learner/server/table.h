@@ -14,10 +14,18 @@
 #include "shared_values.h"
 #include "values.h"
 
+/* A gradient that comes in parts. */
+struct staged_parts {
+    uint64_t number; /* of those that belong together; 0: none ever came */
+    size_t have;     /* bytes */
+    float *numbers;  /* [count of the shard]; or NULL */
+};
+
 struct server_table_worker {
     char *name;                            /* NULL: it has not joined in this life */
     const struct shared_values *gradients; /* in its memory; NULL: they are sent */
     int64_t heard_ns;                      /* when it joined or pushed last */
+    struct staged_parts staged;
 };
 
 struct server_table {

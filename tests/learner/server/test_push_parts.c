@@ -1,0 +1,351 @@
+/* Gradients that come to a parameter server in parts: together they are one push, whichever way
+ * they come, and what is no part of it takes no effect. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/nn.h>
+#include <troupe/parameter_server.h>
+#include <troupe/rpc.h>
+#include "core/alloc.h"
+#include "learner/modes/limits.h"
+#include "learner/modes/server_link.h"
+#include "learner/modes/vectors.h"
+#include "learner/server/keys.h"
+#include "parameter_server.pb-c.h"
+
+enum { COUNT = 9000, PART = COUNT / 3, WORKERS = 2 };
+
+static const uint64_t all[2] = {0, COUNT};
+
+/* ---- one call after the other -----------------------------------------------------------------
+ */
+
+struct asked {
+    trp_parameter_server *server;
+    float grads[COUNT];
+    uint64_t sequence;
+};
+
+static int setup_asked(void **state)
+{
+    struct asked *asked = xcalloc(1, sizeof *asked);
+    Troupe__ServerOptimizer sgd = TROUPE__SERVER_OPTIMIZER__INIT;
+    Troupe__ServerJoinRequest join = TROUPE__SERVER_JOIN_REQUEST__INIT;
+    const trp_parameter_server_options options = {.rule = TRP_SERVER_ASYNC};
+    assert_int_equal(trp_parameter_server_create(&asked->server, "server/0", &options, NULL),
+                     TRP_OK);
+    sgd.kind = TRP_SGD;
+    sgd.learning_rate = 1;
+    join.workers = WORKERS;
+    join.vector = (char[]){"params"};
+    join.name = (char[]){"learner/0"};
+    join.count = COUNT;
+    join.optimizer = &sgd;
+    join.values = (ProtobufCBinaryData){sizeof asked->grads, (uint8_t *)asked->grads};
+    for (; join.worker < WORKERS; join.worker++)
+        assert_int_equal(
+            trp_call(trp_parameter_server_service(asked->server), "Join", &join.base, NULL, NULL),
+            TRP_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        asked->grads[i] = -(float)(i + 1);
+    *state = asked;
+    return 0;
+}
+
+static int teardown_asked(void **state)
+{
+    struct asked *asked = *state;
+    trp_parameter_server_destroy(asked->server);
+    free(asked);
+    return 0;
+}
+
+static Troupe__ServerPushRequest part_of(struct asked *asked, uint64_t number, size_t first,
+                                         size_t count)
+{
+    Troupe__ServerPushRequest push = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    push.vector = (char *)(uintptr_t) "params";
+    push.scale = 1;
+    push.sequence = asked->sequence;
+    push.keys = keys_hash(all, 2);
+    push.n_ranges = 2;
+    push.ranges = (uint64_t *)(uintptr_t)all;
+    push.gradients =
+        (ProtobufCBinaryData){count * sizeof(float), (uint8_t *)(asked->grads + first)};
+    push.part_from = first * sizeof(float);
+    push.part_of = sizeof asked->grads;
+    push.parts = number;
+    return push;
+}
+
+static trp_status push_part(struct asked *asked, const Troupe__ServerPushRequest *push, bool *part)
+{
+    ProtobufCMessage *reply;
+    TRP_TRY(
+        trp_call(trp_parameter_server_service(asked->server), "Push", &push->base, &reply, NULL));
+    *part = ((Troupe__ServerPushReply *)reply)->part;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return TRP_OK;
+}
+
+static void give_part(struct asked *asked, uint64_t number, size_t first, bool completes)
+{
+    bool part;
+    Troupe__ServerPushRequest push = part_of(asked, number, first, PART);
+    assert_int_equal(push_part(asked, &push, &part), TRP_OK);
+    assert_int_equal(part, !completes);
+    asked->sequence += completes;
+}
+
+/* Each number is `times` its place, and so many pushes were taken. */
+static void check_values(const struct asked *asked, float times, uint64_t version)
+{
+    Troupe__ServerPullRequest pull = TROUPE__SERVER_PULL_REQUEST__INIT;
+    ProtobufCMessage *message;
+    pull.vector = (char *)(uintptr_t) "params";
+    pull.keys = keys_hash(all, 2);
+    pull.n_ranges = 2;
+    pull.ranges = (uint64_t *)(uintptr_t)all;
+    assert_int_equal(
+        trp_call(trp_parameter_server_service(asked->server), "Pull", &pull.base, &message, NULL),
+        TRP_OK);
+    const Troupe__ServerPullReply *reply = (const Troupe__ServerPullReply *)message;
+    assert_int_equal(reply->version, version);
+    const float *values = (const float *)(const void *)reply->values.data;
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(values[i] == times * (float)(i + 1));
+    protobuf_c_message_free_unpacked(message, NULL);
+}
+
+static void parts_in_any_order_are_one_push(void **state)
+{
+    struct asked *asked = *state;
+    static const size_t orders[][3] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}};
+    for (uint64_t turn = 0; turn < 3; turn++)
+        for (size_t i = 0; i < 3; i++)
+            give_part(asked, 7 + turn, orders[turn][i] * PART, i == 2);
+    check_values(asked, 3, 3);
+}
+
+static void parts_with_another_number_begin_anew(void **state)
+{
+    struct asked *asked = *state;
+    give_part(asked, 1, 0, false);
+    give_part(asked, 1, PART, false);
+    for (size_t i = 0; i < COUNT; i++)
+        asked->grads[i] *= 2;
+    give_part(asked, 2, 2 * PART, false); /* would be the last one of 1 */
+    give_part(asked, 2, PART, false);
+    give_part(asked, 2, 0, true);
+    check_values(asked, 2, 1);
+    give_part(asked, 2, 0, false); /* of that one again */
+    check_values(asked, 2, 1);
+}
+
+/* Both workers' are on their way at a time. */
+static void each_worker_has_its_own_parts(void **state)
+{
+    struct asked *asked = *state;
+    for (size_t i = 0; i < 3; i++)
+        for (uint32_t worker = 0; worker < WORKERS; worker++) {
+            bool part;
+            Troupe__ServerPushRequest push = part_of(asked, 5, i * PART, PART);
+            push.worker = worker;
+            assert_int_equal(push_part(asked, &push, &part), TRP_OK);
+            assert_int_equal(part, i < 2);
+        }
+    check_values(asked, 2, 2);
+}
+
+static void a_part_that_fits_nowhere_is_refused(void **state)
+{
+    struct asked *asked = *state;
+    enum { BYTES = COUNT * sizeof(float) };
+    static const struct {
+        uint64_t from, of, number;
+        size_t size;
+    } rows[] = {
+        {0, BYTES, 1, 0},          {1, BYTES, 1, 4},         {0, BYTES, 1, 3},
+        {BYTES, BYTES, 1, 4},      {BYTES - 4, BYTES, 1, 8}, {0, BYTES - 4, 1, 4},
+        {0, BYTES + 4, 1, 4},      {0, BYTES, 0, 4},         {UINT64_MAX - 3, BYTES, 1, 4},
+        {0, UINT64_MAX - 3, 1, 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool part;
+        Troupe__ServerPushRequest push = part_of(asked, rows[i].number, 0, PART);
+        push.part_from = rows[i].from;
+        push.part_of = rows[i].of;
+        push.gradients.len = rows[i].size;
+        assert_int_equal(push_part(asked, &push, &part), TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(trp_last_error(), "learner/0 pushed"));
+    }
+    check_values(asked, 0, 0);
+    for (size_t i = 0; i < 3; i++)
+        give_part(asked, 3, i * PART, i == 2);
+    check_values(asked, 1, 1);
+}
+
+static void a_part_that_is_not_finite_is_refused(void **state)
+{
+    struct asked *asked = *state;
+    bool part;
+    give_part(asked, 1, 0, false);
+    float kept = asked->grads[PART + 5];
+    asked->grads[PART + 5] = NAN;
+    Troupe__ServerPushRequest push = part_of(asked, 1, PART, PART);
+    assert_int_equal(push_part(asked, &push, &part), TRP_INVALID_ARGUMENT);
+    asked->grads[PART + 5] = kept;
+    give_part(asked, 1, 2 * PART, false); /* one is missing */
+    check_values(asked, 0, 0);
+    give_part(asked, 1, PART, true);
+    check_values(asked, 1, 1);
+}
+
+/* ---- a learner elsewhere ----------------------------------------------------------------------
+ */
+
+enum { NUMBERS = SERVER_PART_BYTES / 4 * 5 + 77 }; /* five parts and a bit */
+
+/* Between a learner and its server, one call at a time. */
+struct between {
+    Troupe__ParameterServer_Service service;
+    trp_parameter_server *server;
+    trp_server *rpc;
+    trp_channel *channel;
+    ProtobufCService *far;
+    uint32_t pushes, strays; /* strays: calls behind which a part of another push comes */
+};
+
+static Troupe__ParameterServer_Service *inner_of(Troupe__ParameterServer_Service *service)
+{
+    struct between *between = (struct between *)service;
+    return (Troupe__ParameterServer_Service *)trp_parameter_server_service(between->server);
+}
+
+static void pass_join(Troupe__ParameterServer_Service *service,
+                      const Troupe__ServerJoinRequest *request,
+                      Troupe__ServerJoinReply_Closure closure, void *data)
+{
+    inner_of(service)->join(inner_of(service), request, closure, data);
+}
+
+static void pass_pull(Troupe__ParameterServer_Service *service,
+                      const Troupe__ServerPullRequest *request,
+                      Troupe__ServerPullReply_Closure closure, void *data)
+{
+    inner_of(service)->pull(inner_of(service), request, closure, data);
+}
+
+static void ignore_reply(const Troupe__ServerPushReply *reply, void *data)
+{
+    (void)reply;
+    (void)data;
+}
+
+static void pass_push(Troupe__ParameterServer_Service *service,
+                      const Troupe__ServerPushRequest *request,
+                      Troupe__ServerPushReply_Closure closure, void *data)
+{
+    struct between *between = (struct between *)service;
+    inner_of(service)->push(inner_of(service), request, closure, data);
+    Troupe__ServerPushRequest stray = *request;
+    stray.parts = 99;
+    if (between->pushes++ < between->strays)
+        inner_of(service)->push(inner_of(service), &stray, ignore_reply, NULL);
+}
+
+static const Troupe__ParameterServer_Service between_functions =
+    TROUPE__PARAMETER_SERVER__INIT(pass_);
+
+static void between_start(struct between *between)
+{
+    const trp_parameter_server_options options = {.rule = TRP_SERVER_ASYNC};
+    *between = (struct between){.service = between_functions};
+    assert_int_equal(trp_parameter_server_create(&between->server, "server/0", &options, NULL),
+                     TRP_OK);
+    assert_int_equal(trp_server_create(&between->rpc, &(trp_server_options){.threads = 1}), TRP_OK);
+    assert_int_equal(trp_server_add(between->rpc, &between->service.base, NULL), TRP_OK);
+    assert_int_equal(trp_server_start(between->rpc), TRP_OK);
+    assert_int_equal(trp_channel_create(&between->channel, trp_server_address(between->rpc), NULL),
+                     TRP_OK);
+    assert_int_equal(
+        trp_channel_service(between->channel, trp_parameter_server_descriptor(), &between->far),
+        TRP_OK);
+}
+
+static void between_end(struct between *between)
+{
+    trp_channel_destroy(between->channel);
+    trp_server_destroy(between->rpc);
+    trp_parameter_server_destroy(between->server);
+}
+
+static void link_start(struct server_link *link, struct server_links *links,
+                       struct vectors *vectors, trp_queue **queue)
+{
+    static const trp_vector_spec spec = {.name = "params",
+                                         .count = NUMBERS,
+                                         .learned = true,
+                                         .optimizer = {.kind = TRP_SGD, .learning_rate = 1}};
+    trp_device *device;
+    assert_int_equal(trp_device_find(&device, NULL), TRP_OK);
+    assert_int_equal(trp_queue_create(queue, device), TRP_OK);
+    assert_int_equal(vectors_create(vectors, device, *queue, &spec, 1), TRP_OK);
+    *link = (struct server_link){.links = links, .vector = &vectors->each[0], .hi = NUMBERS};
+    assert_int_equal(server_link_join(link, 0), TRP_OK);
+    for (size_t i = 0; i < NUMBERS; i++)
+        vectors->each[0].grads[i] = -(float)(i % 1000);
+}
+
+/* Some of them are mixed with those of another push, until a try that is not. */
+static void a_learner_elsewhere_pushes_once_what_it_pushes(void **state)
+{
+    (void)state;
+    struct between between;
+    struct vectors vectors;
+    trp_queue *queue;
+    struct server_link link;
+    between_start(&between);
+    trp_learner_servers servers = {
+        .name = "server", .services = &between.far, .count = 1, .workers = 1};
+    struct learners_options group = {.name = "learner", .timeout_ms = 20000};
+    struct server_links links = {.servers = &servers, .group = &group, .learner = "learner/0"};
+    link_start(&link, &links, &vectors, &queue);
+    for (uint32_t round = 1; round <= 3; round++) {
+        between.pushes = 0;
+        between.strays = round == 2 ? 3 : 0;
+        assert_int_equal(server_link_push(&link, vectors.each[0].grads, 1, true), TRP_OK);
+        assert_int_equal(link.clock, round);
+        assert_int_equal(server_link_pull(&link), TRP_OK);
+        assert_int_equal(link.version, round);
+        assert_int_equal(between.pushes, round == 2 ? 12 : 6);
+        for (size_t i = 0; i < NUMBERS; i++)
+            assert_true(((float *)vectors.each[0].values.here)[i] ==
+                        (float)round * (float)(i % 1000));
+    }
+    server_link_close(&link);
+    vectors_cleanup(&vectors);
+    trp_queue_destroy(queue);
+    between_end(&between);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_asked, teardown_asked)
+    const struct CMUnitTest tests[] = {
+        TEST(parts_in_any_order_are_one_push),
+        TEST(parts_with_another_number_begin_anew),
+        TEST(each_worker_has_its_own_parts),
+        TEST(a_part_that_fits_nowhere_is_refused),
+        TEST(a_part_that_is_not_finite_is_refused),
+        cmocka_unit_test(a_learner_elsewhere_pushes_once_what_it_pushes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

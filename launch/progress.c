@@ -24,6 +24,7 @@ struct rate {
 
 struct run_progress {
     FILE *csv;    /* NULL: could not be opened */
+    bool lacks;   /* rows that could not be written, yet */
     bool recalls; /* this life goes on with what those before did */
     int64_t last_ns;
     struct rate actor_steps, learner_steps;
@@ -46,6 +47,11 @@ static void rate_cleanup(struct rate *rate)
     free(rate->known);
 }
 
+static void warn_of_metrics(const char *path, int error)
+{
+    trp_log(TRP_WARN, "metrics cannot be written path=%s reason=%s", path, file_errno_words(error));
+}
+
 /* A file that is full becomes metrics.csv.1, in place of the one before. */
 static FILE *csv_open(const struct run *run)
 {
@@ -56,8 +62,7 @@ static FILE *csv_open(const struct run *run)
     file_cut_torn_line(path);
     FILE *csv = own_file_stream(path, "a");
     if (!csv)
-        trp_log(TRP_WARN, "metrics cannot be written path=%s reason=%s", path,
-                file_errno_words(errno));
+        warn_of_metrics(path, errno);
     else if (ftell(csv) == 0)
         fputs("time,node,metric,last,mean,count\n", csv);
     free(old);
@@ -289,6 +294,20 @@ static void print_line(struct run *run, int64_t now_ns)
 
 /* ---- the rows ---------------------------------------------------------------------------- */
 
+/* Said when it begins; there may be room again later. */
+static bool flush_rows(struct run *run)
+{
+    struct run_progress *progress = run->progress;
+    bool lacked = progress->lacks;
+    progress->lacks = fflush(progress->csv) != 0;
+    if (progress->lacks && !lacked) {
+        char *path = xasprintf("%s/metrics.csv", run->dir.path);
+        warn_of_metrics(path, errno);
+        free(path);
+    }
+    return !progress->lacks;
+}
+
 static void write_rows(struct run *run)
 {
     FILE *csv = run->progress->csv;
@@ -303,10 +322,10 @@ static void write_rows(struct run *run)
             metric_taken(metric);
         }
     }
-    if (!csv || fflush(csv) != 0 || ftell(csv) < METRICS_FILE_BYTES_MAX)
-        return;
-    fclose(csv);
-    run->progress->csv = csv_open(run);
+    if (csv && flush_rows(run) && ftell(csv) >= METRICS_FILE_BYTES_MAX) {
+        fclose(csv);
+        run->progress->csv = csv_open(run);
+    }
 }
 
 void run_progress_tick(struct run *run)

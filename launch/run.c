@@ -218,6 +218,7 @@ static sigset_t hold_signals(void)
     signal(SIGCHLD, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
     sigprocmask(SIG_BLOCK, &set, NULL);
     return set;
 }

@@ -182,6 +182,24 @@ static void too_few_descriptors_are_an_error_with_numbers(void **state)
                      "201 nodes need 836 open files in the launcher, and the hard limit is 64");
 }
 
+/* As on a full disk: neither the launcher nor what it runs ends of it, and it is said. */
+static void files_that_may_not_grow_do_not_end_a_run(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        char *command =
+            xasprintf("mkdir -p run/logs; truncate -s 64K run/logs/user-0.log "
+                      "run/metrics.csv; ulimit -f 64; exec %s --run-dir=run %s -- serve",
+                      LAUNCH_PROGRAM, launch_modes[i]);
+        const char *argv[] = {"/bin/bash", "-c", command, NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        free(command);
+        assert_file_contains(scene, "err", "metrics cannot be written path=");
+        assert_file_contains(scene, "err", "run/metrics.csv reason=File too large");
+    }
+}
+
 struct usage {
     const char *flag, *words;
 };
@@ -295,6 +313,7 @@ int main(void)
         TEST(a_given_directory_makes_no_other),
         TEST(the_hint_after_a_stop_or_failure_repeats_the_run),
         TEST(too_few_descriptors_are_an_error_with_numbers),
+        TEST(files_that_may_not_grow_do_not_end_a_run),
         TEST(wrong_usage_is_one_line_and_status_2),
         TEST(an_unknown_flag_ends_with_where_to_look),
         TEST(wrong_graphs_are_one_line_and_status_2),

@@ -30,6 +30,7 @@ trp_status file_errno_status(int error, trp_status other)
     case ENOTDIR:
     case ENAMETOOLONG:
     case ELOOP:
+    case ENXIO:
     case EISDIR:
         return TRP_INVALID_ARGUMENT;
     default:
@@ -39,19 +40,30 @@ trp_status file_errno_status(int error, trp_status other)
 
 const char *file_errno_words(int error)
 {
+    if (error == ENXIO)
+        return "it is a pipe or a device, and has to be a file: remove it";
     return error == ELOOP ? "it is a link, which may lead anywhere: remove it" : strerror(error);
 }
 
 /* ---- of our own -------------------------------------------------------------------------- */
 
+/* A pipe would be waited at for its other end; of files O_NONBLOCK changes nothing. */
 int own_file_open(const char *path, int flags, mode_t mode)
 {
-    return open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode);
+    struct stat info;
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+    if (fd < 0 || fstat(fd, &info) != 0 || S_ISREG(info.st_mode))
+        return fd;
+    close(fd);
+    errno = S_ISDIR(info.st_mode) ? EISDIR : ENXIO;
+    return -1;
 }
 
 FILE *own_file_stream(const char *path, const char *mode)
 {
-    int flags = O_WRONLY | O_CREAT | (mode[0] == 'a' ? O_APPEND : O_TRUNC);
+    int flags = mode[0] == 'r'   ? O_RDONLY
+                : mode[0] == 'a' ? O_WRONLY | O_CREAT | O_APPEND
+                                 : O_WRONLY | O_CREAT | O_TRUNC;
     int fd = own_file_open(path, flags, 0666);
     if (fd >= 0 && mode[0] == 'a')
         lseek(fd, 0, SEEK_END); /* as fopen() does: ftell() is not 0 */
@@ -109,7 +121,7 @@ static int cut_torn_line(int fd)
 
 void file_cut_torn_line(const char *path)
 {
-    int fd = own_file_open(path, O_RDWR | O_NONBLOCK, 0);
+    int fd = own_file_open(path, O_RDWR, 0);
     int error = fd < 0 ? errno : cut_torn_line(fd);
     fd_close(fd);
     if (error != 0 && error != ENOENT)

@@ -14,12 +14,12 @@
  * ones. */
 trp_status file_errno_status(int error, trp_status other);
 
-/* An errno in words; ELOOP is that of a link where none may be. */
+/* An errno in words; ELOOP is that of a link where none may be, ENXIO that of what is no file. */
 const char *file_errno_words(int error);
 
 /* Files that a program makes under names of its own. A link that lies there leads to something
- * else, which is left alone: ELOOP. open(), with O_CLOEXEC; fopen() to write ("w") or append ("a").
- */
+ * else, which is left alone: ELOOP; so is a pipe or a device: ENXIO. open(), with O_CLOEXEC;
+ * fopen() to read ("r"), write ("w") or append ("a"). */
 int own_file_open(const char *path, int flags, mode_t mode);
 FILE *own_file_stream(const char *path, const char *mode);
 

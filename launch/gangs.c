@@ -70,7 +70,7 @@ static trp_status recall_number(const struct run *run, const char *name, uint64_
 {
     char *path = xasprintf("%s/" GENERATIONS, run->dir.path), group[GROUP_NAME_BYTES_MAX + 1];
     _Static_assert(GROUP_NAME_BYTES_MAX == 40, "as many are read");
-    FILE *file = fopen(path, "re");
+    FILE *file = own_file_stream(path, "r");
     uint64_t last;
     int fields = EOF;
     *number = 0;
@@ -79,8 +79,8 @@ static trp_status recall_number(const struct run *run, const char *name, uint64_
             *number = last;
     trp_status status = TRP_OK;
     if (!file && errno != ENOENT)
-        status =
-            trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", path, strerror(errno));
+        status = trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", path,
+                          file_errno_words(errno));
     if (file)
         fclose(file);
     if (fields != EOF || *number > INT64_MAX) /* "-1" is read as a number, too */

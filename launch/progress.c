@@ -356,7 +356,7 @@ static void recall_rows(struct run *run, const char *file)
 {
     char *path = xasprintf("%s/%s", run->dir.path, file), *row = NULL;
     size_t capacity = 0;
-    FILE *csv = fopen(path, "re");
+    FILE *csv = own_file_stream(path, "r");
     if (csv && fseek(csv, -METRICS_RECALLED_BYTES, SEEK_END) != 0)
         rewind(csv); /* it is not so long */
     while (csv && getline(&row, &capacity, csv) >= 0)

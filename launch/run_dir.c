@@ -308,7 +308,7 @@ trp_status run_dir_write(const struct run_dir *dir, const char *name, const char
     if (file && fclose(file) != 0)
         failed = true;
     if (failed || rename(fresh, path) != 0) {
-        status = path_error(errno == ELOOP ? fresh : path, errno);
+        status = path_error(errno == ELOOP || errno == ENXIO ? fresh : path, errno);
         if (file)
             unlink(fresh);
     }

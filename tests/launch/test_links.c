@@ -1,5 +1,5 @@
-/* Links in a run directory where the program makes files of its own, left there by mistake or on
- * purpose: what they lead to is left alone, and they are named. */
+/* Links, and pipes, in a run directory where the program makes files of its own, left there by
+ * mistake or on purpose: what they lead to is left alone, and they are named. */
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -138,6 +138,37 @@ static void what_nodes_keep_is_not_written_through_a_link(void **state)
     check_link(scene, argv, "run/evaluator.csv", false);
 }
 
+static void place_pipe(struct scene *scene, const char *name)
+{
+    scene_empty(scene);
+    char *script = xasprintf("mkdir -p \"$(dirname %s)\" && mkfifo %s", name, name);
+    const char *prepare[] = {"/bin/sh", "-c", script, NULL};
+    assert_int_equal(scene_run(scene, prepare), 0);
+    free(script);
+}
+
+static void nobody_waits_for_the_other_end_of_a_pipe(void **state)
+{
+    static const char *const needed[] = {"run/lock", "run/.config.json.new", "run/logs/user-0.log"},
+                             *const others[] = {"run/metrics.csv", "run/.addresses.new"};
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", "--", "serve", NULL};
+    const char *words = "it is a pipe or a device, and has to be a file: remove it";
+    for (size_t i = 0; i < 5; i++) {
+        bool stops = i < 3;
+        const char *name = stops ? needed[i] : others[i - 3];
+        place_pipe(scene, name);
+        assert_int_equal(scene_run(scene, argv) != 0, stops);
+        assert_file_contains(scene, "err", name);
+        assert_file_contains(scene, "err", words);
+    }
+    const char *learns[] = {LAUNCH_PROGRAM, "--run-dir=run", "--set=first.count=2",
+                            "--",           "learners",      NULL};
+    place_pipe(scene, "run/generations");
+    assert_int_equal(scene_run(scene, learns), 2);
+    assert_file_contains(scene, "err", "run/generations: it is a pipe");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
 
 int main(void)
@@ -148,6 +179,7 @@ int main(void)
         TEST(a_node_does_not_log_through_a_link),
         TEST(what_a_run_can_do_without_is_not_written_through_a_link),
         TEST(what_nodes_keep_is_not_written_through_a_link),
+        TEST(nobody_waits_for_the_other_end_of_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

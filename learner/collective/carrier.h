@@ -1,7 +1,7 @@
 /* Who carries vectors of devices within one generation of a group, beside their calls' way round
  * the ranks (native.h): NCCL (nccl.h), or the device itself, where all ranks are threads of one
- * process with one device (virtual_ranks.h). With the collective's mutex, and but for abort() by
- * the thread that calls. */
+ * process with one device (virtual_ranks.h). With the collective's mutex, but for turn_to(), and by
+ * the thread that calls, but for abort(). */
 #ifndef TRP_LEARNER_CARRIER_H
 #define TRP_LEARNER_CARRIER_H
 
@@ -16,6 +16,9 @@ struct carrier;
 struct carrier_impl {
     /* Whether such an operation is one of its. */
     bool (*takes)(const struct group_call *call);
+    /* The next operation is of this queue. May wait for what the queue before has to do. NULL:
+     * whose it is makes no difference. */
+    void (*turn_to)(struct carrier *carrier, trp_queue *queue);
     /* Begins to put it on the queue, of its device; READY before. Once READY, what follows on the
      * queue comes after it. */
     enum carrier_state (*call)(struct carrier *carrier, trp_queue *queue, void *values,

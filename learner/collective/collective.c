@@ -201,21 +201,32 @@ static void *stage_values(struct trp_collective *c, struct operation *operation,
     return operation->staging->memory;
 }
 
+/* Without the mutex: a carrier may need long until a queue with its operations is handed over. */
+static void prepare_queue(struct trp_collective *c, trp_queue *queue, bool native)
+{
+    if (native && c->carrier->impl->turn_to)
+        c->carrier->impl->turn_to(c->carrier, queue);
+    else if (!native && c->carrier && is_of_device(queue))
+        (void)trp_queue_mark(queue);
+}
+
 /* A small operation that nothing is before goes on its way at once: the others may wait for it. */
 static uint64_t start_operation(struct trp_collective *c, trp_queue *queue, void *values,
                                 struct group_call call)
 {
     size_t bytes = call.count * call_type_bytes(call.type);
+    bool native = is_native(c, queue, &call);
+    prepare_queue(c, queue, native);
     atomic_store_explicit(&c->calling, true, memory_order_relaxed);
     mutex_lock(&c->mutex);
     uint64_t ticket = call.sequence = ++c->started;
     c->calls[ticket % COLLECTIVE_CALLS_KEPT] = call;
     bool alone = !c->first;
     struct operation *operation = new_operation(c);
-    operation->native = is_native(c, queue, &call);
-    operation->queue = operation->native ? queue : NULL;
+    operation->native = native;
+    operation->queue = native ? queue : NULL;
     operation->device_values = values;
-    if (!operation->native && bytes > 0 && is_of_device(queue))
+    if (!native && bytes > 0 && is_of_device(queue))
         values = stage_values(c, operation, queue, values, bytes);
     init_operation(c, operation, values, &call);
     native_put(c);

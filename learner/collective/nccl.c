@@ -327,7 +327,6 @@ static void record_call(struct nccl_group *group, trp_queue *queue, void *values
                                  call->count * call_type_bytes(call->type), TRP_READ | TRP_WRITE};
     struct nccl_job job = {group, group->number, values, *call};
     job.call.sequence = 0;
-    use_queue(group, queue);
     mutex_lock(&group->mutex);
     group->forgets = false;
     mutex_unlock(&group->mutex);
@@ -448,6 +447,7 @@ static enum carrier_state advance_meeting(struct nccl_group *group, enum carrier
     }
     if (state == CARRIER_READY && group->meeting == MEETING_PUT &&
         trp_queue_done(group->queue, group->mark)) {
+        use_queue(group, group->queue);
         record_call(group, group->queue, group->memory, &call);
         group->mark = trp_queue_mark(group->queue);
         group->meeting = MEETING_CAPTURED;
@@ -550,6 +550,11 @@ struct carrier *nccl_group_carrier(struct nccl_group *group)
     return &group->base;
 }
 
+static void nccl_turn_to(struct carrier *carrier, trp_queue *queue)
+{
+    use_queue((struct nccl_group *)carrier, queue);
+}
+
 /* Whether NCCL takes it comes out when its queue is handed over. */
 static enum carrier_state nccl_call(struct carrier *carrier, trp_queue *queue, void *values,
                                     const struct group_call *call)
@@ -583,6 +588,7 @@ static void nccl_destroy(struct carrier *carrier)
 
 static const struct carrier_impl nccl_impl = {
     .takes = nccl_takes,
+    .turn_to = nccl_turn_to,
     .call = nccl_call,
     .look = nccl_look,
     .words = nccl_words,

@@ -349,9 +349,10 @@ CALL ncclCommGetAsyncError(struct nccl_comm *comm, enum nccl_result *result)
     *result = NCCL_SUCCESS;
     if (comm->lost)
         *result = NCCL_REMOTE_ERROR;
-    else if (comm->polls > 0 && --comm->polls > 0)
+    else if (comm->polls > 0 && --comm->polls > 0) {
+        fake_nccl.going_on++;
         *result = NCCL_IN_PROGRESS;
-    else if (comm->joining && comm->clique->joined < comm->ranks)
+    } else if (comm->joining && comm->clique->joined < comm->ranks)
         *result = NCCL_IN_PROGRESS;
     else {
         comm->joining = false;

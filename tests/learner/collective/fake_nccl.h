@@ -23,6 +23,7 @@ struct fake_nccl {
     atomic_int calls;    /* collectives that were put on a stream */
     atomic_int captured; /* of those, on one that was captured, and how often that was launched */
     atomic_int launched;
+    atomic_int going_on; /* answers that a call is in progress */
     atomic_int grouped;
     atomic_int misuses; /* of a communicator in progress, by two threads at once, out of place; one
                            that is left in order and has graphs */

@@ -353,6 +353,40 @@ static void what_nccl_never_puts_is_over_in_time(void **state)
     assert_int_equal(fake->aborts, 3);
 }
 
+static void sum_on_another_queue(struct rank *rank)
+{
+    struct scene *scene = rank->context;
+    struct seat *seat = &scene->seats[rank->rank];
+    trp_queue *other;
+    OR_FAIL(trp_queue_create(&other, seat->device));
+    trp_collective_allreduce(rank->group, seat->queue, seat->values[0], NUMBERS, TRP_COLLECTIVE_F32,
+                             TRP_COLLECTIVE_SUM);
+    rank_wait(rank, trp_collective_allreduce(rank->group, other, seat->values[1], NUMBERS,
+                                             TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM));
+    leave(rank);
+    trp_queue_destroy(other);
+}
+
+/* The first queue is handed over when the second one's turn comes, to an NCCL that goes on. */
+static void who_waits_for_a_queue_hears_that_it_is_over(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 2, 20000);
+    trp_collective *group = scene.ranks.at[0].group;
+    struct deadline late = deadline_in_ms(&clock_monotonic, 15000);
+    fake->polls = 1 << 30;
+    fake->going_on = 0;
+    ranks_start(&scene.ranks, sum_on_another_queue, &scene);
+    while (fake->going_on < 600 && !deadline_passed(late, &clock_monotonic))
+        sched_yield();
+    trp_collective_abort(group, "it is enough");
+    ranks_join(&scene.ranks);
+    assert_false(deadline_passed(late, &clock_monotonic));
+    expect_same_failure(&scene, TRP_UNAVAILABLE, "it is enough");
+    scene_end(&scene);
+}
+
 static atomic_uint recorded; /* ranks */
 
 /* The queue goes on without the sum, which is not taken for one. */
@@ -421,6 +455,7 @@ int main(void)
         cmocka_unit_test_setup(what_nccl_says_of_a_graph_all_say, reset),
         cmocka_unit_test_setup(what_nccl_does_not_take_is_no_sum, reset),
         cmocka_unit_test_setup(what_nccl_never_puts_is_over_in_time, reset),
+        cmocka_unit_test_setup(who_waits_for_a_queue_hears_that_it_is_over, reset),
         cmocka_unit_test_setup(a_graph_of_a_generation_that_is_over_is_never_launched_again, reset),
     };
     fake = fake_nccl_load(FAKE_NCCL);

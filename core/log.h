@@ -23,7 +23,8 @@ void log_origin_set(const struct log_origin *origin);
 void log_set_sink(int fd);
 
 /* Lines that go elsewhere, too, are on standard error from this level on only: TRP_DEBUG at start,
- * then all are. Of the process. */
+ * then all are; LOG_SHOWS_NONE: none is. Of the process. */
+#define LOG_SHOWS_NONE ((trp_log_level)(TRP_ERROR + 1))
 void log_set_shown(trp_log_level level);
 
 /* The level of a line as trp_log() writes it, without its newline; false: it is none. */

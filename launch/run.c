@@ -488,6 +488,8 @@ int run_program(trp_program *program, struct launch_options *options, int argc, 
     if (run_prepare(&run, argc, argv) == TRP_OK) {
         print_start(&run);
         run_nodes(&run);
+        if (run.abandoned)
+            log_set_shown(LOG_SHOWS_NONE); /* threads that go on have logs; the last line is ours */
         exit_status = summary_print(&run);
     } else {
         print_text(stderr, "%s: %s\n", program->name, trp_last_error());

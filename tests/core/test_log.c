@@ -150,12 +150,15 @@ static void what_is_kept_elsewhere_is_shown_from_a_level_on(void **state)
     assert_string_equal(line, "");
     log_into(line, sizeof line, TRP_WARN, "b");
     assert_string_equal(line, "warn  b\n");
+    log_set_shown(LOG_SHOWS_NONE);
+    log_into(line, sizeof line, TRP_ERROR, "b");
+    assert_string_equal(line, "");
     log_set_shown(TRP_DEBUG);
     log_into(line, sizeof line, TRP_INFO, "c");
     assert_string_equal(line, "info  c\n");
     log_set_sink(-1);
     ssize_t size = read(ends[0], kept, sizeof kept - 1);
-    assert_int_equal(size, 3 * strlen("2026-11-22T17:14:37.123Z info  a\n"));
+    assert_int_equal(size, 4 * strlen("2026-11-22T17:14:37.123Z info  a\n"));
     close(ends[0]);
     close(ends[1]);
 }

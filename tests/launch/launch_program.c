@@ -60,11 +60,10 @@ static Troupe__Params_Service service = {.base = TROUPE__PARAMS__BASE_INIT, .pul
 static trp_status base_serve(trp_context *context)
 {
     TRP_TRY(trp_context_serve(context, &service.base, NULL));
-    while (is("served_to_the_deaf") && pulls == 0)
+    bool deaf = is("served_to_the_deaf"), late = is("served_to_the_late");
+    while ((deaf && pulls < 2) || (late && pulls == 0))
         trp_stop_wait(trp_context_stop(context), 5);
-    if (is("served_to_the_deaf"))
-        event(context, "breaks");
-    if (is("served_then_fails") || is("served_to_the_deaf"))
+    if (is("served_then_fails") || deaf || late)
         return trp_fail(TRP_DATA_LOSS, "the base broke");
     return wait_for_stop(context);
 }
@@ -78,7 +77,8 @@ static trp_status base_run(trp_context *context, const void *arg)
     }
     if (is("leaves"))
         return TRP_OK;
-    if (is("serve") || is("served_then_fails") || is("served_to_the_deaf") || is("asks"))
+    if (is("serve") || is("served_then_fails") || is("served_to_the_deaf") ||
+        is("served_to_the_late") || is("asks"))
         return base_serve(context);
     if (is("waits_for_silent")) {
         fputs("here, but silent\n", stdout);
@@ -219,12 +219,15 @@ static trp_status user_run(trp_context *context, const void *arg)
             print_long_lines();
         return TRP_OK;
     }
-    if (is("served_to_the_deaf")) {
-        if (trp_context_index(context) == 1)
-            TRP_TRY(await_event(context, "base/0 breaks"));
+    if (is("served_to_the_deaf") || is("served_to_the_late")) {
+        if (is("served_to_the_late") && trp_context_index(context) == 1)
+            trp_stop_wait(trp_context_stop(context), -1); /* of the base that is withdrawn */
         TRP_TRY(call_base(context));
         for (;;)
-            poll(NULL, 0, 1000);
+            if (is("served_to_the_late") && trp_stop_requested(trp_context_stop(context)))
+                trp_log(TRP_ERROR, "it goes on");
+            else
+                poll(NULL, 0, 20);
     }
     if (is("waits_for_silent") || is("waits_for_late")) {
         event(context, "runs");

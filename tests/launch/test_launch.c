@@ -259,7 +259,6 @@ static void a_server_in_threads_outlives_its_callers(void **state)
     assert_last_line(scene, "err", "failed: base/0: the base broke");
 }
 
-/* The second user calls while the server is withdrawn, and fails before the server has ended. */
 static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state)
 {
     struct scene *scene = *state;
@@ -271,9 +270,25 @@ static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state
                           "served_to_the_deaf",
                           NULL};
     assert_int_equal(scene_run(scene, argv), 1);
-    assert_file_contains(scene, "err", "base/0 failed: the base broke: stopping the others");
     assert_last_line(scene, "err", "failed: base/0: the base broke");
     assert_file_contains(scene, "run/logs/base-0.log", "did not stop calling this node within 0.3");
+}
+
+/* The second user calls while the server is withdrawn from the first one, and fails before the
+ * server has ended. What the first one says in the end is not the last line. */
+static void who_calls_a_server_that_failed_is_not_blamed_for_it(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--grace=0.3",
+                          "--",
+                          "served_to_the_late",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_file_contains(scene, "err", "base/0 failed: the base broke: stopping the others");
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
 }
 
 static void a_wait_for_a_peer_tells_what_is_known_of_it(void **state)
@@ -740,6 +755,7 @@ int main(void)
         TEST(a_peer_that_is_gone_is_named_at_once),
         TEST(a_server_in_threads_outlives_its_callers),
         TEST(a_server_is_not_withdrawn_from_callers_that_do_not_stop),
+        TEST(who_calls_a_server_that_failed_is_not_blamed_for_it),
         TEST(a_wait_for_a_peer_tells_what_is_known_of_it),
         TEST(an_edge_that_was_not_declared_is_refused),
         TEST(a_graph_that_differs_in_a_child_is_refused),

@@ -259,6 +259,57 @@ static void of_a_field_that_comes_again_the_last_one_counts(void **state)
     free(sample);
 }
 
+/* ---- whatever the bytes are --------------------------------------------------------------------
+ */
+
+/* The message, or two of them, with some bytes that are others, and perhaps without its end. */
+static size_t put_broken(uint8_t *to, struct sample *sample, trp_rng *rng)
+{
+    size_t size = 0;
+    for (uint64_t i = 1 + trp_rng_below(rng, 2); i > 0; i--) {
+        sample->message.data.len = trp_rng_below(rng, 4) == 0 ? 7 : LONG + trp_rng_below(rng, 300);
+        size += protobuf_c_message_pack(&sample->message.base, to + size);
+    }
+    for (uint64_t i = trp_rng_below(rng, 4); i > 0; i--) {
+        size_t zones[] = {0, LONG, size - 80}; /* heads are there */
+        size_t at = zones[trp_rng_below(rng, 3)] + trp_rng_below(rng, 80);
+        to[at] = (uint8_t)trp_rng_below(rng, 256);
+    }
+    return size - (trp_rng_below(rng, 4) == 0 ? trp_rng_below(rng, 50) : 0);
+}
+
+/* Taken or refused as in one part, and the same message then. */
+static void check_as_in_one(const uint8_t *bytes, size_t size, trp_rng *rng)
+{
+    ProtobufCMessage *one;
+    everything *many;
+    size_t places[2] = {trp_rng_below(rng, size)};
+    places[1] = places[0] + trp_rng_below(rng, size - places[0]);
+    trp_status expected = rpc_wire_unpack(&troupe__test__everything__descriptor,
+                                          (trp_bytes){bytes, size}, UINT64_MAX, &one);
+    assert_int_equal(unpack_cut(bytes, size, places, 2, UINT64_MAX, &many), expected);
+    if (expected != TRP_OK)
+        return;
+    trp_message *packed = pack((everything *)one);
+    check_same(many, packed);
+    trp_message_destroy(packed);
+    protobuf_c_message_free_unpacked(one, NULL);
+    free_everything(many);
+}
+
+static void broken_messages_are_in_parts_what_they_are_in_one(void **state)
+{
+    (void)state;
+    struct sample *sample = make_sample(0);
+    uint8_t *bytes = xmalloc(6 * LONG);
+    trp_rng rng;
+    trp_rng_init(&rng, 7, 0);
+    for (size_t turn = 0; turn < 400; turn++)
+        check_as_in_one(bytes, put_broken(bytes, sample, &rng), &rng);
+    free(bytes);
+    free(sample);
+}
+
 /* ---- a caller's room --------------------------------------------------------------------------
  */
 
@@ -398,6 +449,7 @@ int main(void)
         cmocka_unit_test(more_than_may_be_decoded_is_refused),
         cmocka_unit_test(a_long_field_that_comes_often_leaks_nothing),
         cmocka_unit_test(of_a_field_that_comes_again_the_last_one_counts),
+        cmocka_unit_test(broken_messages_are_in_parts_what_they_are_in_one),
         cmocka_unit_test(long_bytes_that_fit_a_callers_room_lie_there),
         cmocka_unit_test(the_last_of_a_field_that_comes_often_is_in_the_room),
         cmocka_unit_test(long_bytes_that_are_lent_are_parts_where_they_lie),

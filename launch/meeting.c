@@ -156,7 +156,7 @@ static uint64_t meeting_newest(const trp_rendezvous *rendezvous)
     const struct meeting *meeting = meeting_of(rendezvous);
     struct host *host = meeting->context->host;
     mutex_lock(&host->mutex);
-    uint64_t number = meeting->newest.number;
+    uint64_t number = meeting->newest.number + (meeting->dismissed != NULL);
     mutex_unlock(&host->mutex);
     return number;
 }

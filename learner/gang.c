@@ -259,12 +259,22 @@ static trp_status gang_announce(trp_rendezvous *rendezvous, const char *address)
     return status;
 }
 
+static bool is_out(const struct gang_member *member)
+{
+    return member->presence == GANG_LOST || member->presence == GANG_LEFT;
+}
+
+static bool is_refused_locked(const struct gang_member *member)
+{
+    return member->gang->ended || is_out(member);
+}
+
 static trp_status refuse_locked(const struct gang_member *member)
 {
     const trp_gang *gang = member->gang;
     if (gang->ended)
         return trp_fail(TRP_UNAVAILABLE, "%s", gang->ended);
-    if (member->presence == GANG_LOST || member->presence == GANG_LEFT)
+    if (is_out(member))
         return trp_fail(TRP_UNAVAILABLE, "%s/%u was taken for lost, the others go on without it",
                         gang->name, index_of(member));
     return TRP_OK;
@@ -334,7 +344,7 @@ static uint64_t gang_newest(const trp_rendezvous *rendezvous)
 {
     const struct gang_member *member = member_of(rendezvous);
     mutex_lock(&member->gang->mutex);
-    uint64_t number = member->number;
+    uint64_t number = member->number + is_refused_locked(member);
     mutex_unlock(&member->gang->mutex);
     return number;
 }

@@ -43,7 +43,8 @@ typedef struct {
     trp_status (*next)(trp_rendezvous *rendezvous, uint64_t after, int64_t timeout_ms,
                        trp_generation *generation);
     /* The newest generation that there is for this member. Never blocks: a number above that of
-     * its own means that the others are leaving it, too, for one with somebody more or fewer. */
+     * its own means that the others are leaving it, too, for one with somebody more or fewer; or
+     * that there will be none for this member, of which next() says why. */
     uint64_t (*newest)(const trp_rendezvous *rendezvous);
     /* Generation `number` has failed in this member's eyes. Who says nothing of the kind for a
      * while, nor asks for the next one, is taken for lost. Of an older one: nothing. */

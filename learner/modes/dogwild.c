@@ -166,6 +166,21 @@ static uint64_t streamed_beat(const void *context, const struct other *other)
     return beat;
 }
 
+/* All have to say that a generation is over, or they are taken for lost, too. */
+static void miss_silent_streams(struct dogwild *dogwild)
+{
+    struct hogwild *hogwild = &dogwild->hogwild;
+    struct streams *streams = &dogwild->streams;
+    others_look(&hogwild->others, &hogwild->group, hogwild->generation, streamed_beat, streams,
+                "streamed no step");
+    mutex_lock(&streams->mutex);
+    bool others_miss = streams->stream.misses;
+    streams->stream.misses = others_miss || hogwild->others.misses;
+    mutex_unlock(&streams->mutex);
+    if (others_miss && !hogwild->others.misses)
+        hogwild_break(hogwild, "the one that is followed misses another one");
+}
+
 static trp_status dogwild_end(struct mode *mode, struct mode_round *round)
 {
     struct dogwild *dogwild = dogwild_of(mode);
@@ -179,8 +194,7 @@ static trp_status dogwild_end(struct mode *mode, struct mode_round *round)
     if (round->whole)
         round->steps = atomic_load(&hogwild->head->steps.value);
     note_others(dogwild);
-    others_look(&hogwild->others, &hogwild->group, hogwild->generation, streamed_beat,
-                &dogwild->streams, "streamed no step");
+    miss_silent_streams(dogwild);
     if (rendezvous->impl->newest(rendezvous) <= hogwild->generation)
         return TRP_OK;
     return enter_next_streams(dogwild, 0, &generation);

@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/finite.h"
 
-#define STREAM_MAGIC UINT64_C(0x32646c6977676f64) /* "dogwild2" */
+#define STREAM_MAGIC UINT64_C(0x33646c6977676f64) /* "dogwild3" */
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -86,6 +86,7 @@ void stream_begin(struct stream *stream, const struct stream_place *place)
     stream->rank = place->rank;
     stream->size = place->size;
     stream->knows = place->knows;
+    stream->misses = false;
     stream->peers = xcalloc(stream->size, sizeof *stream->peers);
     for (size_t i = 0; i < stream->chunk_count; i++) {
         struct stream_chunk *chunk = &stream->chunks[i];
@@ -139,6 +140,7 @@ static size_t stream_bytes(struct stream *stream, struct stream_message *message
     message->nonce = stream->nonce;
     message->rank = stream->rank;
     message->beat = stream->beat;
+    message->misses = stream->misses;
     stream->counters.bytes += bytes;
     return bytes;
 }
@@ -180,6 +182,7 @@ static void take_stream_answer(struct stream *stream, const struct stream_messag
 {
     struct stream_chunk *chunk = &stream->chunks[message->chunk];
     uint64_t steps = atomic_load(stream->steps);
+    stream->misses |= message->rank == stream->followed && message->misses != 0;
     if (message->rank != stream->followed || !is_awaited(stream, message)) {
         stream->counters.old++;
         return;

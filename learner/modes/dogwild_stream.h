@@ -14,8 +14,9 @@
  *
  * Rank 0 is asked first. One that came later, and has not got all yet, refuses with the delta,
  * which the worker takes back (b -= d) before it asks the next rank. Whoever knows and is asked is
- * the one that is followed: all ranks before it have refused. Messages in, messages out: it has no
- * sockets and no clock. */
+ * the one that is followed: all ranks before it have refused. When that one misses somebody its
+ * answers say so, as others hear of nobody else. Messages in, messages out: it has no sockets and
+ * no clock. */
 #ifndef TRP_LEARNER_MODES_DOGWILD_STREAM_H
 #define TRP_LEARNER_MODES_DOGWILD_STREAM_H
 
@@ -49,8 +50,9 @@ struct stream_message {
     uint64_t kind;              /* enum stream_kind */
     uint32_t rank, count;
     uint64_t chunk, sequence;
-    uint64_t steps; /* a worker's in this generation; in an answer all learners' */
-    uint64_t beat;  /* rounds of the sender's learner: who does not make any hangs */
+    uint64_t steps;  /* a worker's in this generation; in an answer all learners' */
+    uint64_t beat;   /* rounds of the sender's learner: who does not make any hangs */
+    uint64_t misses; /* not 0: the sender misses somebody */
     float numbers[DOGWILD_NUMBERS];
 };
 
@@ -76,6 +78,7 @@ struct stream {
     uint64_t magic, generation, nonce;
     uint32_t rank, size;
     bool knows;                /* what was learned: it may be followed */
+    bool misses;               /* this one, or who is followed, misses somebody */
     uint32_t followed;         /* rank that is asked; its own: this one is followed; size: nobody */
     _Atomic uint64_t *steps;   /* all learners' */
     uint64_t own_steps, beat;  /* this learner's */

@@ -152,6 +152,28 @@ static void dogwild_goes_on_without_who_hangs(void **state)
                          "learner/0 has streamed no step for 1.5 s");
 }
 
+/* The third hears of the first alone, which is who misses the second. */
+static void dogwild_loses_nobody_but_who_hangs(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {A3C,
+                          "--run-dir=run",
+                          "--set=learner.mode=dogwild",
+                          "--set=learner.count=3",
+                          "--set=evaluator.target_return=0",
+                          "--set=learner.collective_timeout_ms=1500",
+                          NULL};
+    scene_start(scene, argv);
+    await_steps(scene, 2, 500);
+    pid_t pid = pid_of(scene, 1);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    await_restart(scene, 1, pid);
+    kill(scene->pid, SIGINT);
+    scene_wait(scene);
+    assert_file_contains(scene, "err", "generation 2 of learner: learner/0, learner/2");
+    assert_file_contains(scene, "err", "learner/1:      failed 1 time, began again 1 time");
+}
+
 static void dogwild_reaches_the_target_in_processes_and_threads(void **state)
 {
     struct scene *scene = *state;
@@ -179,6 +201,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(dogwild_goes_on_without_who_is_killed, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(dogwild_goes_on_without_who_hangs, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(dogwild_loses_nobody_but_who_hangs, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(dogwild_reaches_the_target_in_processes_and_threads,
                                         scene_setup, scene_teardown),

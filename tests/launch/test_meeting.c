@@ -610,7 +610,9 @@ static void a_wait_ends_with_a_dismissal_or_the_stop(void **state)
     (void)state;
     scene_begin(&scene, NULL);
     trp_rendezvous *ends[] = {scene.players[0].rendezvous, scene.players[1].rendezvous};
+    assert_int_equal(ends[0]->impl->newest(ends[0]), 0);
     deliver(&scene.players[0], CONTROL_DISMISSED, "learner/0 was taken for lost");
+    assert_int_equal(ends[0]->impl->newest(ends[0]), 1); /* who asks only that hears of it, too */
     deliver(&scene.players[0], CONTROL_DISMISSED, "again");
     trp_stop_request(scene.players[1].context.stop);
     int64_t before_ns = clock_now_ns(&clock_monotonic);

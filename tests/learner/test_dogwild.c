@@ -415,6 +415,25 @@ static void begin_with_newcomers(struct web *web, uint32_t first)
     }
 }
 
+/* Others hear of it alone, and of nobody else. */
+static void who_is_followed_says_that_it_misses_somebody(void **state)
+{
+    struct web web;
+    (void)state;
+    web_begin(&web, NUMBERS_HERE);
+    web.streams[1].misses = true; /* who is not followed is not believed */
+    scripted_play(web.net, "1 2 3 *");
+    for (uint32_t self = 0; self < PEERS; self++)
+        assert_int_equal(web.streams[self].misses, self == 1);
+    web.streams[0].misses = true;
+    scripted_play(web.net, "1 2 3 *");
+    for (uint32_t self = 0; self < PEERS; self++)
+        assert_true(web.streams[self].misses);
+    enter(&web.streams[2], 2, 2, PEERS);
+    assert_false(web.streams[2].misses);
+    web_end(&web);
+}
+
 /* Also with what another one, which knows as much, has not told anybody yet. */
 static void the_first_rank_that_knows_is_followed(void **state)
 {
@@ -658,6 +677,7 @@ int main(void)
         cmocka_unit_test(who_joins_has_all_when_each_chunk_came),
         cmocka_unit_test(the_next_rank_0_gets_what_others_have_not_sent),
         cmocka_unit_test(the_first_rank_that_knows_is_followed),
+        cmocka_unit_test(who_is_followed_says_that_it_misses_somebody),
         cmocka_unit_test(newcomers_that_refuse_lose_no_step),
         cmocka_unit_test(where_nobody_knows_all_hear_of_it),
         cmocka_unit_test(what_is_no_message_changes_nothing),

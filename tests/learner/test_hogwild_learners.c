@@ -17,7 +17,9 @@
 #include <troupe/params.h>
 #include <troupe/rendezvous.h>
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/thread.h"
+#include "tests/core/patience.h"
 
 enum { COUNT = 2000, LEARNERS = 3 };
 
@@ -39,9 +41,12 @@ struct member {
 struct group {
     char dir[32];
     trp_gang *gang;
+    const char *mode;
+    uint32_t timeout_ms;
     struct mutex mutex;
     struct cond changed;
     uint32_t begun; /* learners that have begun their first step */
+    bool sleeps;    /* the first one, in its second step, until it is taken for lost */
     struct member members[LEARNERS];
 };
 
@@ -54,6 +59,13 @@ static void await_all(struct group *group)
     while (group->begun < LEARNERS)
         cond_wait(&group->changed, &group->mutex, DEADLINE_NEVER);
     mutex_unlock(&group->mutex);
+}
+
+static void sleep_until_lost(struct group *group)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    while (trp_gang_check(group->gang) == TRP_OK && !trp_gang_lost(group->gang, 0))
+        look_again_soon(deadline, "the first one to be taken for lost");
 }
 
 /* ---- an updater ------------------------------------------------------------------------------ */
@@ -80,6 +92,8 @@ static trp_status adding_step(trp_updater *updater, const trp_update *update)
         update->grads[0][i] = -1;
     if (++adding->steps == 1)
         await_all(adding->group);
+    if (adding->steps == 2 && adding->start == 0 && adding->group->sleeps)
+        sleep_until_lost(adding->group);
     if (adding->steps == adding->last)
         trp_stop_request(adding->stop);
     return trp_update_apply(update, 0);
@@ -125,7 +139,9 @@ static void member_start(struct group *group, uint32_t index, uint64_t max_steps
         .checkpoint_every_steps = 50,
         .resume = resume,
         .max_steps = max_steps,
-        .group = {.rendezvous = trp_gang_member(group->gang, index), .mode = "hogwild"}};
+        .group = {.rendezvous = trp_gang_member(group->gang, index),
+                  .mode = group->mode,
+                  .timeout_ms = group->timeout_ms}};
     if (trp_learner_create(&member->learner, &options) != TRP_OK)
         fail_msg("%s", trp_last_error());
     assert_int_equal(thread_start(&member->thread, "learner", member_run, member), TRP_OK);
@@ -192,6 +208,7 @@ static int setup(void **state)
     struct group *group = xcalloc(1, sizeof *group);
     mutex_init(&group->mutex);
     cond_init(&group->changed);
+    group->mode = "hogwild";
     strcpy(group->dir, "/tmp/test_hogwild.XXXXXX");
     *state = group;
     return mkdtemp(group->dir) ? 0 : -1;
@@ -276,6 +293,36 @@ static void another_one_publishes_and_saves_when_that_one_leaves(void **state)
     group_end(group);
 }
 
+/* It can neither publish nor save what the others have gone on from. */
+static void check_wakes(struct group *group, const char *mode)
+{
+    group->mode = mode;
+    group->timeout_ms = 300;
+    group->sleeps = true;
+    group->gang = trp_gang_create(
+        &(trp_gang_options){.name = "learner", .count = LEARNERS, .silence_ms = 300});
+    group->members[0].last = 100000; /* that is too many */
+    for (uint32_t i = 0; i < LEARNERS; i++)
+        member_start(group, i, 0, false);
+    thread_stop(&group->members[0].thread);
+    assert_int_equal(group->members[0].status, TRP_UNAVAILABLE);
+    for (uint32_t i = 1; i < LEARNERS; i++) {
+        trp_stop_request(group->members[i].stop);
+        member_join(&group->members[i]);
+    }
+    group_end(group);
+}
+
+static void who_was_taken_for_lost_ends_when_it_wakes(void **state)
+{
+    check_wakes(*state, "hogwild");
+}
+
+static void who_was_taken_for_lost_among_streams_ends_when_it_wakes(void **state)
+{
+    check_wakes(*state, "dogwild");
+}
+
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
@@ -283,6 +330,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(steps_and_numbers_are_those_of_all_together, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_resumed_group_goes_on_where_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_was_taken_for_lost_ends_when_it_wakes, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_was_taken_for_lost_among_streams_ends_when_it_wakes,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(another_one_publishes_and_saves_when_that_one_leaves, setup,
                                         teardown),
     };

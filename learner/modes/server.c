@@ -154,16 +154,25 @@ static trp_status meet_others(struct server_mode *mode, trp_rng *rng)
     return TRP_OK;
 }
 
-/* One that hangs would keep versions back if it leads, and with some rules nobody waits for it. */
+static bool is_member(const struct server_mode *mode, uint32_t learner)
+{
+    for (uint32_t i = 0; i < mode->member_count; i++)
+        if (mode->members[i] == learner)
+            return true;
+    return false;
+}
+
+/* One that hangs would keep versions back if it leads, and with some rules nobody waits for it.
+ * Servers know nothing of generations: who is silent may be gone. */
 static void miss_silent(struct server_mode *mode)
 {
-    uint32_t i = 0, silent = mode->links.silent;
-    while (i < mode->member_count && mode->members[i] + 1 != silent)
+    size_t i = 0;
+    while (i < mode->links.silent_count && !is_member(mode, mode->links.silent[i]))
         i++;
-    if (mode->misses || silent == 0 || i == mode->member_count)
+    if (mode->misses || i == mode->links.silent_count)
         return;
     char *why = xasprintf("%s/%" PRIu32 " has not pushed to %s for %g s", mode->group.name,
-                          silent - 1, mode->servers.name, mode->group.timeout_ms / 1e3);
+                          mode->links.silent[i], mode->servers.name, mode->group.timeout_ms / 1e3);
     learners_break(mode->group.rendezvous, mode->generation, "is broken", why);
     mode->misses = true;
     free(why);
@@ -238,6 +247,7 @@ static void server_mode_destroy(struct mode *base)
         trp_floats_destroy(mode->each[i].accrued);
     }
     free(mode->links.learner);
+    free(mode->links.silent);
     free(mode->members);
     free((void *)(uintptr_t)mode->servers.services);
     free(mode);

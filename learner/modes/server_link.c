@@ -241,6 +241,15 @@ static void put_range_keys(const struct server_link *link, int list, uint64_t bo
     *count = link->known[list] ? 0 : length;
 }
 
+static void note_silent(struct server_links *links, Troupe__ServerPushReply *reply)
+{
+    free(links->silent);
+    links->silent = reply->silent;
+    links->silent_count = reply->n_silent;
+    reply->silent = NULL;
+    reply->n_silent = 0;
+}
+
 /* A push that was taken before its answer was lost is answered as one that came again. */
 static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRequest *request,
                                   int list, bool *again)
@@ -259,7 +268,7 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
         *again = reply->answer == SHARD_AHEAD || reply->answer == SHARD_EARLY;
         link->clock = reply->clock;
         link->may_read = reply->may_read;
-        link->links->silent = reply->silent;
+        note_silent(link->links, reply);
         link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
     }
     bool early = *again && reply->answer == SHARD_EARLY;

@@ -18,10 +18,11 @@
 struct server_links {
     const trp_learner_servers *servers;
     const struct learners_options *group;
-    char *learner;   /* "learner/1" */
-    char host[64];   /* boot id; "": nothing is shared */
-    uint32_t silent; /* 1 + a learner that servers have not heard of for the timeout; 0: none */
-    uint64_t steps;  /* that learners have begun, as far as server 0 has said */
+    char *learner;    /* "learner/1" */
+    char host[64];    /* boot id; "": nothing is shared */
+    uint32_t *silent; /* learners that servers have not heard of for the timeout */
+    size_t silent_count;
+    uint64_t steps; /* that learners have begun, as far as server 0 has said */
 };
 
 /* Whole ranges, or, for a phase that is left out, none. */

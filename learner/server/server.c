@@ -200,7 +200,8 @@ static trp_status take_locked(trp_parameter_server *server,
     reply->steps = steps_of_learners(server);
     reply->may_read = shard_may_read(&table->shard, request->worker);
     server_table_behind(table, request->worker); /* it may read at once */
-    reply->silent = server_table_silent(table, request->patience_ms);
+    reply->silent = xcalloc(table->shard.options.workers, sizeof *reply->silent);
+    reply->n_silent = server_table_silent(table, request->patience_ms, reply->silent);
     return TRP_OK;
 }
 
@@ -215,6 +216,7 @@ static void serve_push(Troupe__ParameterServer_Service *service,
     cond_broadcast(&server->changed);
     mutex_unlock(&server->mutex);
     closure(status == TRP_OK ? &reply : NULL, closure_data);
+    free(reply.silent);
 }
 
 /* ---- pulls --------------------------------------------------------------------------------- */

@@ -159,15 +159,16 @@ static uint64_t slowest_clock(const struct server_table *table, uint32_t *slowes
     return *slowest == UINT32_MAX ? UINT64_MAX : table->shard.workers[*slowest].clock;
 }
 
-uint32_t server_table_silent(const struct server_table *table, uint64_t patience_ms)
+size_t server_table_silent(const struct server_table *table, uint64_t patience_ms, uint32_t *silent)
 {
     int64_t now_ns = clock_now_ns(&clock_monotonic);
+    size_t count = 0;
     for (uint32_t i = 0; patience_ms > 0 && i < table->shard.options.workers; i++) {
         const struct server_table_worker *worker = &table->workers[i];
         if (worker->name && (uint64_t)(now_ns - worker->heard_ns) / 1000000 > patience_ms)
-            return i + 1;
+            silent[count++] = i;
     }
-    return 0;
+    return count;
 }
 
 uint64_t server_table_behind(struct server_table *table, uint32_t worker)

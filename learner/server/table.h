@@ -76,8 +76,10 @@ TRP_MUST_USE trp_status server_table_lose_silent(struct server_table *table,
                                                  const Troupe__ServerPullRequest *request,
                                                  struct deadline *until);
 
-/* 1 + the number of a worker that has joined and has said nothing for so long; 0: there is none. */
-uint32_t server_table_silent(const struct server_table *table, uint64_t patience_ms);
+/* The workers that have joined and have said nothing for so long, and how many these are: there is
+ * room for all. Some may be gone for good. */
+size_t server_table_silent(const struct server_table *table, uint64_t patience_ms,
+                           uint32_t *silent);
 
 /* Clocks that the slowest worker is behind this one. */
 uint64_t server_table_behind(struct server_table *table, uint32_t worker);

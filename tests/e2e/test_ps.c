@@ -171,6 +171,23 @@ static void who_hangs_is_left_out_and_comes_back(void **state)
     }
 }
 
+/* The one that is gone for good is silent, too, and comes before it. */
+static void who_hangs_is_missed_though_another_is_gone(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0", "--set=learner.count=3", "--set=learner.restarts=0",
+          "--set=learner.collective_timeout_ms=1500", "--set=server.rule=async");
+    await_steps(scene, 2, 20);
+    assert_int_equal(kill(pid_of(scene, 0), SIGKILL), 0);
+    await_generation(scene, 2);
+    await_steps(scene, 2, reported(scene, 2, "learner_steps") + 50);
+    assert_int_equal(kill(pid_of(scene, 1), SIGSTOP), 0);
+    await_generation(scene, 3);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "err", "generation 3 of learner: learner/2");
+}
+
 static void a_run_goes_on_where_its_servers_were(void **state)
 {
     struct scene *scene = *state;
@@ -198,6 +215,7 @@ int main(void)
         TEST(a_learner_that_is_killed_comes_back),
         TEST(all_learners_may_be_killed_at_once),
         TEST(who_hangs_is_left_out_and_comes_back),
+        TEST(who_hangs_is_missed_though_another_is_gone),
         TEST(a_run_goes_on_where_its_servers_were),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

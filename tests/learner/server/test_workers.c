@@ -15,6 +15,7 @@
 #include "learner/server/keys.h"
 #include "learner/server/shard.h"
 #include "parameter_server.pb-c.h"
+#include "tests/core/patience.h"
 
 enum { COUNT = 3000 };
 
@@ -136,11 +137,34 @@ static void a_pull_waits_no_longer_than_the_server_lets_it(void **state)
     trp_parameter_server_destroy(server);
 }
 
+/* Also where the first of them never comes back. */
+static void all_who_are_silent_are_named(void **state)
+{
+    (void)state;
+    trp_parameter_server *server = server_with(3, TRP_SERVER_ASYNC);
+    Troupe__ServerPushRequest push = push_of(1);
+    struct deadline deadline = patience();
+    size_t silent = 0;
+    push.worker = 2;
+    push.patience_ms = 1;
+    for (; silent < 2; push.sequence++) {
+        Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)ask(server, "Push", &push.base);
+        silent = reply->n_silent;
+        for (uint32_t i = 0; i < silent; i++)
+            assert_int_equal(reply->silent[i], i);
+        protobuf_c_message_free_unpacked(&reply->base, NULL);
+        look_again_soon(deadline, "both to be silent");
+    }
+    assert_int_equal(silent, 2);
+    trp_parameter_server_destroy(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gradient_that_is_not_finite_is_refused),
         cmocka_unit_test(a_pull_waits_no_longer_than_the_server_lets_it),
+        cmocka_unit_test(all_who_are_silent_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,8 +181,10 @@ static trp_status first_user(trp_context *context)
     }
     if (is("asks_failure"))
         trp_context_stop_program(context, false, "it is no use");
-    if (is("asks_and_ignores"))
+    if (is("asks_and_ignores")) {
+        TRP_TRY(await_event(context, "base/0 runs"));
         trp_context_stop_program(context, true, "enough");
+    }
     if (is("asks_and_ignores") || is("ignores")) {
         event(context, "runs");
         for (;;)

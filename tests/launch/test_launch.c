@@ -502,8 +502,8 @@ static void suspended_time_does_not_count(void **state)
 static void a_node_that_does_not_stop_is_killed_and_named(void **state)
 {
     struct scene *scene = *state;
-    assert_int_equal(run_scenario(scene, "asks_and_ignores", "--grace=0.3"), 1);
-    assert_last_line(scene, "err", "failed: user/0: it did not stop within 0.3 s and was killed");
+    assert_int_equal(run_scenario(scene, "asks_and_ignores", "--grace=1"), 1);
+    assert_last_line(scene, "err", "failed: user/0: it did not stop within 1 s and was killed");
     assert_file_contains(scene, "run/events", "base/0 stops");
 }
 

@@ -106,15 +106,23 @@ static trp_status write_files(const struct play *play)
     return options->record ? write_record(options->record, &play->episode) : TRP_OK;
 }
 
+static void print_spread(const trp_evaluation *result)
+{
+    printf("mean return %.2f +- %.2f (2 standard errors) over %u episodes, min %g, max %g\n",
+           result->mean, result->mean - result->lower, result->episodes, result->min, result->max);
+    printf("percentiles: 5 %% %g, 25 %% %g, median %g, 75 %% %g, 95 %% %g\n", result->p5,
+           result->p25, result->median, result->p75, result->p95);
+}
+
 static void print_result(const struct play *play)
 {
     const trp_evaluation *result = &play->result;
     printf("%s, version %" PRIu64 " of %s%s\n", play->group->env, play->version,
            play->options->params, play->options->stochastic ? ", stochastic" : "");
-    printf("mean return %.2f +- %.2f (2 standard errors) over %u episodes, min %g, max %g\n",
-           result->mean, result->mean - result->lower, result->episodes, result->min, result->max);
-    printf("percentiles: 5 %% %g, 25 %% %g, median %g, 75 %% %g, 95 %% %g\n", result->p5,
-           result->p25, result->median, result->p75, result->p95);
+    if (result->episodes == 1) /* says nothing of errors or percentiles */
+        printf("return %.2f in one episode\n", result->mean);
+    else
+        print_spread(result);
     if (play->options->returns)
         print_text(stdout, "returns: %s\n", play->options->returns);
     if (play->options->record)

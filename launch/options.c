@@ -380,8 +380,8 @@ trp_status trp_arguments_check(int argc, char **argv, int most)
 {
     if (argc - 1 <= most)
         return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT, "'%s': the program takes %s after --", argv[most + 1],
-                    most > 0 ? "no such argument" : "no arguments");
+    return trp_fail(TRP_INVALID_ARGUMENT, "'%s': the program takes no such argument after --",
+                    argv[most + 1]);
 }
 
 void launch_options_cleanup(struct launch_options *options)

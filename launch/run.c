@@ -299,7 +299,8 @@ static void check_time(struct run *run)
     if (run->options->max_seconds <= 0 || seconds < run->options->max_seconds)
         return;
     char reason[64];
-    snprintf(reason, sizeof reason, "%g seconds are over", run->options->max_seconds);
+    snprintf(reason, sizeof reason, "%g %s over", run->options->max_seconds,
+             run->options->max_seconds == 1 ? "second is" : "seconds are");
     run_stop(run, true, reason);
 }
 

@@ -161,6 +161,9 @@ static void eval_writes_returns_and_an_episode_for_numpy(void **state)
     assert_int_equal(scene_run(scene, argv), 0);
     check_returns(scene);
     check_record(scene);
+    argv[3] = "--episodes=1"; /* has neither an error nor percentiles */
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "out", " in one episode\nreturns: ");
     const char *nowhere[] = {CATCH, "eval", "--params=run/params.safetensors",
                              "--returns=no/such/r.npz", NULL};
     assert_int_equal(scene_run(scene, nowhere), 1);

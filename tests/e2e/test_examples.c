@@ -208,7 +208,8 @@ static void words_that_nobody_reads_are_refused_by_name(void **state)
     struct scene *scene = *state;
     const char *none[] = {DQN_CARTPOLE, "--run-dir=run", "--", "fast", NULL};
     assert_int_equal(scene_run(scene, none), 2);
-    assert_last_line(scene, "err", "dqn_cartpole: 'fast': the program takes no arguments after --");
+    assert_last_line(scene, "err",
+                     "dqn_cartpole: 'fast': the program takes no such argument after --");
     const char *more[] = {CATCH, "graph", "--", "3", "4", NULL};
     assert_int_equal(scene_run(scene, more), 2);
     assert_last_line(scene, "err", "catch: '4': the program takes no such argument after --");

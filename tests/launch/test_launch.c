@@ -496,7 +496,7 @@ static void suspended_time_does_not_count(void **state)
     assert_int_equal(scene_wait(scene), 0);
     int64_t passed_ns = clock_now_ns(&clock_monotonic) - start_ns;
     assert_true(passed_ns >= (RUN_MS + SUSPENDED_MS) * INT64_C(1000000));
-    assert_file_contains(scene, "out", "done: 1 seconds are over");
+    assert_file_contains(scene, "out", "done: 1 second is over");
 }
 
 static void a_node_that_does_not_stop_is_killed_and_named(void **state)

@@ -251,7 +251,8 @@ static void wrong_graphs_are_one_line_and_status_2(void **state)
         {"twice", "launch_program: node 'base': this name is used twice\n"},
         {"unused", "launch_program: node 'lost': .uses[0] is not a node of this program\n"},
         {"refuses", "launch_program: build has nothing to build\n"},
-        {"reads_none", "launch_program: 'reads_none': the program takes no arguments after --\n"},
+        {"reads_none",
+         "launch_program: 'reads_none': the program takes no such argument after --\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(run_scenario(scene, rows[i].flag, NULL), 2);

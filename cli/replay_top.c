@@ -93,11 +93,15 @@ static void head_text(const struct top *top)
 {
     const Troupe__ReplayTablesResponse *now = top->now;
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
-    print_text(top->out, "%s  up %s  %lld stream%s  store %s in %s of file, %llu item%s",
-               top->work->target.text, duration_text(now->uptime_seconds, a),
-               (long long)now->streams, plural(now->streams), size_text(now->store->live_bytes, b),
-               size_text(now->store->allocated_bytes, c), (unsigned long long)now->store->items,
-               plural((int64_t)now->store->items));
+    print_text(top->out, "%s  ", top->work->target.text);
+    if (now->pid)
+        print_text(top->out, "up %s  %lld stream%s", duration_text(now->uptime_seconds, a),
+                   (long long)now->streams, plural(now->streams));
+    else
+        print_text(top->out, "stopped");
+    print_text(top->out, "  store %s in %s of file, %llu item%s",
+               size_text(now->store->live_bytes, b), size_text(now->store->allocated_bytes, c),
+               (unsigned long long)now->store->items, plural((int64_t)now->store->items));
     if (now->work && now->work->total_bytes)
         print_text(top->out, "  %s %.0f %%", now->work->what,
                    100.0 * (double)now->work->done_bytes / (double)now->work->total_bytes);

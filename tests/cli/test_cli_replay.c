@@ -399,7 +399,10 @@ static void top_prints_a_line_of_json_a_look(void **state)
     assert_troupe(desk, 0, "replay top %s -n2 -d0.01", desk->address);
     assert_file_contains(&desk->at, "out", "INSERT/S");
     assert_file_contains(&desk->at, "out", "empty");
+    assert_file_contains(&desk->at, "out", "  up ");
     desk_stop(desk);
+    assert_troupe(desk, 0, "replay top store -n1");
+    assert_file_contains(&desk->at, "out", "store  stopped  store ");
 }
 
 /* Reads what comes out of the terminal until `part` is there. */

@@ -308,7 +308,8 @@ trp_status trp_checkpoint_read(trp_checkpoint **out, const char *path)
     if (fstat(source.fd, &stat) != 0)
         status = trp_fail(file_errno_status(errno, TRP_INTERNAL), "%s: %s", path, strerror(errno));
     else if (!S_ISREG(stat.st_mode))
-        status = trp_fail(TRP_DATA_LOSS, "%s is not a valid safetensors file: it is no file", path);
+        status = trp_fail(TRP_DATA_LOSS, "%s is not a valid safetensors file: it is %s", path,
+                          S_ISDIR(stat.st_mode) ? "a directory" : "no file");
     else
         status = checkpoint_open(out, path, &source, (uint64_t)stat.st_size);
     close(source.fd);

@@ -258,6 +258,7 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(trp_checkpoint_read(&c, dir->file), TRP_NOT_FOUND);
     assert_non_null(strstr(trp_last_error(), dir->file));
     assert_int_equal(trp_checkpoint_read(&c, dir->path), TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), "it is a directory"));
     assert_int_equal(mkfifo(dir->file, 0600), 0);
     assert_int_equal(trp_checkpoint_read(&c, dir->file), TRP_DATA_LOSS);
 }

@@ -57,7 +57,8 @@ static bool part_fits(const struct server_table *table, const Troupe__ServerPush
                       size_t numbers)
 {
     uint64_t from = request->part_from, of = request->part_of;
-    return numbers <= table->shard.count && of == numbers * sizeof(float) && request->parts != 0 &&
+    return request->compression[0] == '\0' && request->parts != 0 &&
+           numbers <= table->shard.count && of == numbers * sizeof(float) &&
            from % sizeof(float) == 0 && request->gradients.len % sizeof(float) == 0 && from < of &&
            request->gradients.len > 0 && request->gradients.len <= of - from;
 }

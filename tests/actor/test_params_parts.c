@@ -19,7 +19,7 @@
 #include "learner/limits.h"
 #include "params.pb-c.h"
 
-enum { LARGE = PARAMS_PART_BYTES / 8 * 21, LARGE_PARTS = 11 }; /* floats: ten parts and a half */
+enum { LARGE = PARAMS_PART_BYTES / 8 * 13, LARGE_PARTS = 7 }; /* floats: six parts and a half */
 
 struct large {
     Troupe__Params_Service service; /* asks the publisher's; one call at a time */
@@ -290,7 +290,7 @@ static void assert_answer(struct answer answer, uint64_t version, uint64_t from,
 
 static void only_a_few_versions_are_kept_for_slow_readers(void **state)
 {
-    enum { PART = PARAMS_PART_BYTES, LAST = PART / 2, LAST_FROM = 10 * PART };
+    enum { PART = PARAMS_PART_BYTES, LAST = PART / 2, LAST_FROM = 6 * PART };
     struct large *large = *state;
     assert_answer(ask_part(large, 0, 0, 0), 1, 0, PART);
     large_publish(large);

@@ -186,6 +186,10 @@ static void a_part_that_fits_nowhere_is_refused(void **state)
         assert_int_equal(push_part(asked, &push, &part), TRP_INVALID_ARGUMENT);
         assert_non_null(strstr(trp_last_error(), "learner/0 pushed"));
     }
+    bool part;
+    Troupe__ServerPushRequest code = part_of(asked, 1, 0, PART);
+    code.compression = (char[]){"top-k"}; /* a code has no parts */
+    assert_int_equal(push_part(asked, &code, &part), TRP_INVALID_ARGUMENT);
     check_values(asked, 0, 0);
     for (size_t i = 0; i < 3; i++)
         give_part(asked, 3, i * PART, i == 2);

@@ -16,8 +16,8 @@
 
 #include <troupe/status.h>
 #include "core/alloc.h"
+#include "core/team.h"
 #include "nn/backend.h"
-#include "nn/team.h"
 #include "primitives.h"
 
 void omp_set_num_threads(int count);

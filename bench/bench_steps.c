@@ -23,8 +23,8 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
+#include "core/team.h"
 #include "nn/backend.h"
-#include "nn/team.h"
 
 enum { PARAMETERS = 1693362, TURNS = 41, VECTORS = 4, THREADS_MAX = 64, LOOPS = 2 };
 

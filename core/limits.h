@@ -29,6 +29,11 @@ enum {
     /* board.c: versions that are on their way to readers elsewhere, who may stop reading: so many
      * more, at most. Beyond it what is sent is copied. */
     BOARD_LENT = 4,
+    /* team.c: Adam on the 71 000 parameters of the smallest network that has a team lies between
+     * two of its jobs, and the parts of a job end so far apart; a thread that slept is 50 us late.
+     */
+    TEAM_SPIN_NS = 100000,
+    TEAM_SPINS = 16, /* between looks at the clock */
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
     NSTEP_MAX = 1024,
     /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer

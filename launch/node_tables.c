@@ -73,6 +73,8 @@ static const trp_option server_rows[] = {
         .help = "what answered pushes survive a server's death by: a log, or not at all"),
     ROW(trp_parameter_server_options, restarts, .max = 1000000,
         .help = "of a server whose process died; 0: the program fails"),
+    ROW(trp_parameter_server_options, threads, .max = 1024,
+        .help = "that take and step a long range in parts; 0: as there are cores, at most 4"),
     ROW(trp_parameter_server_options, no_share,
         .help = "learners on its host push and pull like those elsewhere"),
 };

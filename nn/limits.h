@@ -12,11 +12,6 @@ enum {
     NET_KERNEL_MAX = 255,    /* graph.c: a filter has less than 2^32 weights */
     NET_PARAMS_MAX = 1 << 28,
     NET_THREADS_MAX = 256,
-    /* team.c: Adam on the 71 000 parameters of the smallest network that has a team lies between
-     * two of its jobs, and the parts of a job end so far apart; a thread that slept is 50 us late.
-     */
-    TEAM_SPIN_NS = 100000,
-    TEAM_SPINS = 16, /* between looks at the clock */
     /* engine/checkpoint.h: safetensors' own limit. */
     CHECKPOINT_HEADER_BYTES_MAX = 100 * 1000 * 1000,
 };

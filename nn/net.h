@@ -5,8 +5,8 @@
 #include <troupe/nn.h>
 
 #include "backend.h"
+#include "core/team.h"
 #include "plan.h"
-#include "team.h"
 
 enum { BOUND_ARENA = UINT32_MAX };
 

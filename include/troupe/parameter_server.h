@@ -55,6 +55,8 @@ typedef struct {
                                al. 2020) */
     uint32_t durability;    /* a trp_server_durability */
     uint32_t restarts;      /* of a server whose process died, within the run */
+    uint32_t threads;       /* that take and step a long range (from a megabyte on) in parts, which
+                               changes no bit; 0: as there are cores, at most 4 */
     bool no_share; /* learners on its host send gradients and are sent values, like those elsewhere
                     */
 } trp_parameter_server_options;

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #include <troupe/nn.h>
 #include "core/finite.h"
@@ -45,14 +47,6 @@ static trp_status check_size(const struct server_table *table,
                     numbers, (double)request->scale);
 }
 
-static trp_status not_finite(const struct server_table *table,
-                             const Troupe__ServerPushRequest *request)
-{
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "%s pushed a gradient of '%s' that is not finite, for version %" PRIu64,
-                    table->workers[request->worker].name, table->vector, request->version);
-}
-
 static bool part_fits(const struct server_table *table, const Troupe__ServerPushRequest *request,
                       size_t numbers)
 {
@@ -73,21 +67,53 @@ static trp_status stage_part(struct server_table *table, const Troupe__ServerPus
         staged->numbers = trp_floats_create(table->shard.count);
     if (staged->number != request->parts)
         *staged = (struct staged_parts){.number = request->parts, .numbers = staged->numbers};
-    if (!floats_copy_finite(staged->numbers + request->part_from / sizeof(float),
-                            (const float *)(const void *)request->gradients.data,
-                            request->gradients.len / sizeof(float), request->scale))
-        return not_finite(table, request);
+    memcpy(staged->numbers + request->part_from / sizeof(float), request->gradients.data,
+           request->gradients.len);
     staged->have += request->gradients.len;
-    *grads = staged->have == request->part_of ? staged->numbers : NULL;
+    *grads = staged->have >= request->part_of ? staged->numbers : NULL;
     return TRP_OK;
+}
+
+struct gradients_pass {
+    float *to; /* NULL: they stay where they are */
+    const float *from;
+    float scale;
+    atomic_bool harms;
+};
+
+static void look_at_part(void *arg, size_t first, size_t size)
+{
+    struct gradients_pass *pass = arg;
+    const float *from = pass->from + first;
+    bool finite = pass->to ? floats_copy_finite(pass->to + first, from, size, pass->scale)
+                           : floats_are_finite_scaled(from, size, pass->scale);
+    if (!finite)
+        atomic_store(&pass->harms, true);
+}
+
+/* Copies them, too, where `to` is not NULL. */
+static trp_status look_at_all(const struct server_table *table,
+                              const Troupe__ServerPushRequest *request, const float *from,
+                              float *to, size_t numbers)
+{
+    struct gradients_pass pass = {.to = to, .from = from, .scale = request->scale};
+    passes_run(table->shard.options.passes, numbers, look_at_part, &pass);
+    if (!atomic_load(&pass.harms))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "%s pushed a gradient of '%s' that is not finite, for version %" PRIu64,
+                    table->workers[request->worker].name, table->vector, request->version);
 }
 
 trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRequest *request,
                           size_t numbers, const float **grads)
 {
-    if (request->part_of > 0)
-        return stage_part(table, request, numbers, grads);
     const struct server_table_worker *worker = &table->workers[request->worker];
+    if (request->part_of >
+        0) { /* they are looked at when all are there, with the last one's scale */
+        TRP_TRY(stage_part(table, request, numbers, grads));
+        return *grads ? look_at_all(table, request, *grads, NULL, numbers) : TRP_OK;
+    }
     bool is_code = request->compression[0] != '\0';
     bool in_memory = !is_code && request->gradients.len == 0 && worker->gradients;
     bool fits = is_code || in_memory || request->gradients.len == numbers * sizeof(float);
@@ -96,8 +122,6 @@ trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRe
         TRP_TRY(decode_gradients(table, request, numbers));
     *grads = is_code || in_memory ? gradient_room(table)
                                   : (const float *)(const void *)request->gradients.data;
-    bool finite = in_memory ? floats_copy_finite(gradient_room(table), worker->gradients->numbers,
-                                                 numbers, request->scale)
-                            : floats_are_finite_scaled(*grads, numbers, request->scale);
-    return finite ? TRP_OK : not_finite(table, request);
+    return look_at_all(table, request, in_memory ? worker->gradients->numbers : *grads,
+                       in_memory ? gradient_room(table) : NULL, numbers);
 }

@@ -21,6 +21,10 @@ enum {
     KEEP_VERSION_GAP = 1 << 20,
     /* server.c: a pull of a worker that is gone has a thread for so long; workers ask for less. */
     SERVER_WAIT_MS_MAX = 1000,
+    /* passes.c: less than this takes as long as to wake a thread; more threads than this wait for
+     * memory. */
+    PASS_PART_NUMBERS = 1 << 17,
+    PASS_THREADS_MAX = 4,
     /* placement.c: a range begins at a cache line: what one server steps no other one has. */
     PLACEMENT_NUMBERS = 16,
 };

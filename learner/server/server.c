@@ -36,6 +36,7 @@ struct trp_parameter_server {
     char *name, *dir; /* dir NULL: nothing is kept */
     char host[BOOT_ID_BYTES];
     struct mutex mutex; /* all that follows */
+    struct passes passes;
     struct cond changed;
     struct server_table *tables[TRP_UPDATER_VECTORS_MAX];
     size_t table_count;
@@ -69,7 +70,7 @@ static uint64_t steps_of_learners(const trp_parameter_server *server)
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
-static struct shard_options options_of(const trp_parameter_server *server,
+static struct shard_options options_of(trp_parameter_server *server,
                                        const Troupe__ServerJoinRequest *request)
 {
     return (struct shard_options){.optimizer = optimizer_of(request->optimizer),
@@ -77,7 +78,8 @@ static struct shard_options options_of(const trp_parameter_server *server,
                                   .workers = request->workers,
                                   .slack = server->options.slack,
                                   .softness = server->options.softness,
-                                  .max_staleness = server->options.max_staleness};
+                                  .max_staleness = server->options.max_staleness,
+                                  .passes = &server->passes};
 }
 
 static trp_status check_join(const Troupe__ServerJoinRequest *request)
@@ -299,6 +301,7 @@ trp_status trp_parameter_server_create(trp_parameter_server **out, const char *n
     trp_parameter_server *server = xcalloc(1, sizeof *server);
     server->service = service_functions;
     server->options = *options;
+    server->passes.threads = options->threads;
     server->name = xstrdup(name);
     server->dir = dir ? xstrdup(dir) : NULL;
     boot_id_read(server->host);
@@ -351,6 +354,7 @@ void trp_parameter_server_destroy(trp_parameter_server *server)
         return;
     for (size_t i = 0; i < server->table_count; i++)
         server_table_destroy(server->tables[i]);
+    passes_cleanup(&server->passes);
     cond_cleanup(&server->changed);
     mutex_cleanup(&server->mutex);
     free(server->name);

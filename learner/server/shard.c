@@ -42,15 +42,31 @@ bool shard_may_read(const struct param_shard *shard, uint32_t worker)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-/* Of [lo, hi), with a gradient that begins there. */
+/* A pass over a range that begins at `lo`, with a gradient that begins there. */
+struct shard_pass {
+    struct param_shard *shard;
+    uint64_t lo;
+    const float *grads;
+    double scale;
+};
+
+static void step_part(void *arg, size_t first, size_t size)
+{
+    const struct shard_pass *pass = arg;
+    struct param_shard *shard = pass->shard;
+    size_t lo = pass->lo + first;
+    float *state[TRP_OPTIMIZER_STATES_MAX] = {0};
+    for (size_t k = 0; k < trp_optimizer_states(&shard->options.optimizer); k++)
+        state[k] = shard->state[k] + lo;
+    trp_optimizer_step(&shard->options.optimizer, shard->steps, (float)pass->scale,
+                       shard->values + lo, pass->grads + first, state, 0, size);
+}
+
 static void shard_step_range(struct param_shard *shard, const struct shard_range *range,
                              const float *grads, float scale)
 {
-    float *state[TRP_OPTIMIZER_STATES_MAX] = {0};
-    for (size_t k = 0; k < trp_optimizer_states(&shard->options.optimizer); k++)
-        state[k] = shard->state[k] + range->lo;
-    trp_optimizer_step(&shard->options.optimizer, shard->steps, scale, shard->values + range->lo,
-                       grads, state, 0, range->hi - range->lo);
+    struct shard_pass pass = {shard, range->lo, grads, scale};
+    passes_run(shard->options.passes, range->hi - range->lo, step_part, &pass);
 }
 
 /* Where a push has no numbers nothing changes, for optimizers that have a state as well. */
@@ -65,25 +81,44 @@ static void step_push(struct param_shard *shard, const struct shard_push *push, 
     }
 }
 
+static void sum_part(void *arg, size_t first, size_t size)
+{
+    const struct shard_pass *pass = arg;
+    double *sum = pass->shard->sum + pass->lo + first;
+    for (size_t k = 0; k < size; k++)
+        sum[k] += pass->scale * (double)pass->grads[first + k];
+}
+
 static void add_push(struct param_shard *shard, const struct shard_push *push, double weight)
 {
-    const float *grads = push->grads;
-    double scale = (double)push->scale * weight;
-    for (size_t i = 0; i < push->range_count; i++)
-        for (uint64_t k = push->ranges[i].lo; k < push->ranges[i].hi; k++)
-            shard->sum[k] += scale * (double)*grads++;
+    struct shard_pass pass = {shard, 0, push->grads, (double)push->scale * weight};
+    for (size_t i = 0; i < push->range_count; i++) {
+        uint64_t numbers = push->ranges[i].hi - push->ranges[i].lo;
+        pass.lo = push->ranges[i].lo;
+        passes_run(shard->options.passes, numbers, sum_part, &pass);
+        pass.grads += numbers;
+    }
     shard->summed++;
+}
+
+/* Takes the sum, divided by `scale`, out. */
+static void mean_part(void *arg, size_t first, size_t size)
+{
+    const struct shard_pass *pass = arg;
+    double *sum = pass->shard->sum + first;
+    for (size_t k = 0; k < size; k++)
+        pass->shard->gradient[first + k] = (float)(sum[k] / pass->scale);
+    memset(sum, 0, size * sizeof *sum);
 }
 
 static void step_sum(struct param_shard *shard, uint32_t count)
 {
     const struct shard_range all = {0, shard->count};
-    for (size_t k = 0; k < shard->count; k++)
-        shard->gradient[k] = (float)(shard->sum[k] / count);
+    struct shard_pass mean = {.shard = shard, .scale = count};
+    passes_run(shard->options.passes, shard->count, mean_part, &mean);
     shard->steps++;
     shard->version++;
     shard_step_range(shard, &all, shard->gradient, 1);
-    memset(shard->sum, 0, shard->count * sizeof *shard->sum);
     shard->summed = 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include <troupe/optimizer.h>
 #include <troupe/parameter_server.h>
+#include "passes.h"
 
 struct shard_options {
     trp_optimizer optimizer;
@@ -18,6 +19,7 @@ struct shard_options {
     uint32_t slack;         /* TRP_SERVER_SSP */
     uint32_t softness;      /* TRP_SERVER_SOFTSYNC, at least 1 */
     uint32_t max_staleness; /* versions; older gradients are dropped, but in SYNC and SSP; 0: any */
+    struct passes *passes;  /* for long ranges, borrowed; NULL: on the calling thread */
 };
 
 /* [lo, hi) of the shard's numbers. */

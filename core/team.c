@@ -1,7 +1,7 @@
 /* Fork and join for steps of half a millisecond. The caller and its workers take the parts of a job
  * one by one, the caller first 0: whoever has a core goes on, and a worker that has none holds
  * nobody up before it took a part. A worker spins for a moment after a job, because the next one
- * usually follows at once, and then sleeps, so that an idle plan costs nothing; so does the caller
+ * usually follows at once, and then sleeps, so that an idle team costs nothing; so does the caller
  * while others finish theirs, which makes the scheduler prefer it afterwards to whoever kept the
  * core. The caller sleeps on a semaphore and not on a condition: in a repeatable run it must not
  * hand its turn away inside a step. */
@@ -19,8 +19,8 @@
 
 struct team {
     struct team *other;  /* the next one in `teams` */
-    const void *founder; /* stands for the thread whose plans share it */
-    uint32_t members;    /* plans */
+    const void *founder; /* stands for the thread whose jobs share it */
+    uint32_t members;    /* that joined */
     atomic_bool busy;
     uint32_t threads;
     struct thread *workers; /* [threads - 1] */
@@ -141,7 +141,7 @@ static trp_status team_create(struct team **out, uint32_t threads)
     atomic_store(&team->next, threads);
     trp_status status = TRP_OK;
     for (uint32_t i = 0; i + 1 < threads && status == TRP_OK; i++)
-        status = thread_start(&team->workers[i], "nn", team_worker_run, team);
+        status = thread_start(&team->workers[i], "team", team_worker_run, team);
     if (status != TRP_OK) {
         team_destroy(team);
         return status;

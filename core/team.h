@@ -1,0 +1,24 @@
+/* Threads for one pass over much: fork and join around one function. */
+#ifndef TRP_CORE_TEAM_H
+#define TRP_CORE_TEAM_H
+
+#include <stdint.h>
+
+#include <troupe/status.h>
+
+struct team;
+
+/* The team of `threads` >= 1, the calling one among them, that all share which join it on the
+ * calling thread, as the plans of a learner: it runs them one after another, and each with workers
+ * of its own would find its cores taken by those that wait for the other's next job. Starts the
+ * others for the first. */
+TRP_MUST_USE trp_status team_join(struct team **out, uint32_t threads);
+void team_leave(struct team *team); /* NULL is fine; the last one ends the threads */
+
+/* Runs work(arg, part) for every part < threads, on the calling thread and those of the workers
+ * that have a core to run on; returns when all parts are done. While the team works for another
+ * thread (jobs may come from elsewhere than where the team was joined), the calling one does all of
+ * them. */
+void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg);
+
+#endif

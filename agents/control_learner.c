@@ -58,13 +58,16 @@ trp_status control_learner_create(struct control_learner *learner, const trp_upd
     learner->base.source_count = 1;
     learner->base.sources[0] = transitions_source(&options->agent.transitions, env, NULL, rows);
     TRP_TRY(control_batch_create(&learner->batch, env, rows, &learner->room));
-    TRP_TRY(critics_create(&learner->critics, &options->agent.critics, env,
+    struct critics_options critics = options->agent.critics;
+    critics.threads = place->threads;
+    TRP_TRY(critics_create(&learner->critics, &critics, env,
                            rows * (options->samples ? options->samples : 1), &learner->room));
     declare_control_vectors(learner, options);
     return trp_net_create(&learner->policy,
                           &(trp_net_options){.spec = &learner->spec,
                                              .batch = rows,
                                              .device = learner->base.device,
+                                             .threads = place->threads,
                                              .precision = options->agent.control.precision});
 }
 

@@ -62,6 +62,7 @@ trp_status critics_create(struct critics *critics, const struct critics_options 
             trp_net_create(&critics->nets[i], &(trp_net_options){.spec = &spec,
                                                                  .batch = batch,
                                                                  .device = room->device,
+                                                                 .threads = options->threads,
                                                                  .precision = options->precision}));
     }
     return TRP_OK;

@@ -19,6 +19,7 @@ struct critics_options {
     uint32_t outputs; /* of each: 1, or atoms */
     struct torso_hidden hidden;
     trp_precision precision;
+    uint32_t threads; /* of their passes; 0: 1 */
 };
 
 struct critics {

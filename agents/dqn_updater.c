@@ -260,6 +260,7 @@ trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
                                 &(trp_net_options){.spec = &updater->spec,
                                                    .batch = updater->base.sources[0].batch_size,
                                                    .device = device,
+                                                   .threads = options->threads,
                                                    .precision = updater->options.precision});
     if (status != TRP_OK) {
         trp_updater_destroy(&updater->base);

@@ -179,7 +179,7 @@ static trp_net_spec state_values(const struct control_agent *parts, const trp_en
 }
 
 static trp_status make_values(struct iql_updater *updater, const struct control_agent *parts,
-                              const trp_env_spec *env)
+                              const trp_env_spec *env, uint32_t threads)
 {
     trp_updater *base = &updater->learner.base;
     updater->value_spec = state_values(parts, env);
@@ -195,6 +195,7 @@ static trp_status make_values(struct iql_updater *updater, const struct control_
                           &(trp_net_options){.spec = &updater->value_spec,
                                              .batch = base->sources[0].batch_size,
                                              .device = base->device,
+                                             .threads = threads,
                                              .precision = parts->control.precision});
 }
 
@@ -228,7 +229,7 @@ static trp_status make_implicit(struct iql_updater *updater, const trp_env_spec 
                   {&updater->numbers, sizeof *updater->numbers}};
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         TRP_TRY(room_add(&learner->room, pieces[i].bytes, pieces[i].memory));
-    return make_values(updater, &parts, env);
+    return make_values(updater, &parts, env, place->threads);
 }
 
 trp_status iql_updater_create(const trp_agent *agent, const trp_env_spec *env,

@@ -346,7 +346,7 @@ static trp_status make_rows(struct r2d2_updater *updater)
     return TRP_OK;
 }
 
-static trp_status make_net(struct r2d2_updater *updater)
+static trp_status make_net(struct r2d2_updater *updater, uint32_t threads)
 {
     TRP_TRY(r2d2_check_batch(&updater->options, updater->base.sources[0].batch_size));
     TRP_TRY(make_rows(updater));
@@ -355,6 +355,7 @@ static trp_status make_net(struct r2d2_updater *updater)
         &(trp_net_options){.spec = &updater->spec,
                            .batch = updater->base.sources[0].batch_size * updater->steps,
                            .device = updater->base.device,
+                           .threads = threads,
                            .precision = updater->options.precision});
 }
 
@@ -380,7 +381,7 @@ trp_status r2d2_updater_create(const trp_agent *agent, const trp_env_spec *env,
     updater->image = torso_image(updater->options.network, env);
     declare_sequences(updater, env, options->batch_size);
     declare_networks(updater);
-    trp_status status = make_net(updater);
+    trp_status status = make_net(updater, options->threads);
     if (status != TRP_OK) {
         trp_updater_destroy(&updater->base);
         return status;

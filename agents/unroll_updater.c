@@ -138,5 +138,6 @@ trp_status unroll_updater_init(struct unroll_updater *updater, const struct unro
     return trp_net_create(&updater->net, &(trp_net_options){.spec = &updater->spec,
                                                             .batch = rows,
                                                             .device = options->device,
+                                                            .threads = options->threads,
                                                             .precision = network->precision});
 }

@@ -100,6 +100,8 @@ static const trp_option learner_rows[] = {
         .help = "of an update; 0: the agent's"),
     ROW(trp_learner_options, device, .help = DEVICE_HELP("it learns")),
     ROW(trp_learner_options, gpus, .needs = GPUS_NEED, .help = GPUS_HELP),
+    ROW(trp_learner_options, threads, .fallback = "1", .min = 1, .max = 256, .unit = "threads",
+        .help = "of each network's passes on the CPU"),
     ROW(trp_learner_options, prefetch, .fallback = "2", .min = 1, .max = 64, .unit = "batches",
         .help = "fetched ahead"),
     ROW(trp_learner_options, publish_every, .fallback = "10", .min = 1, .max = UINT32_MAX,

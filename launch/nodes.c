@@ -307,6 +307,7 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
         .env = group->env,
         .batch_size = options->batch_size,
         .device = device,
+        .threads = options->threads,
         .replays = replays,
         .replay_count = replay_count,
         .dataset = {.dir = options->dataset,

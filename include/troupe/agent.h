@@ -52,6 +52,7 @@ typedef struct {
 typedef struct {
     uint32_t batch_size; /* 0: the agent's */
     trp_device *device;  /* where it is to learn (device.h); NULL: "cpu" */
+    uint32_t threads;    /* of each network's passes (nn.h); 0: 1 */
 } trp_updater_options;
 
 /* An algorithm. Every function gets the agent whose options it reads. */
@@ -151,6 +152,7 @@ typedef struct {
     const char *env;
     uint32_t batch_size;         /* 0: the agent's */
     trp_device *device;          /* NULL: "cpu". INVALID_ARGUMENT: its updater knows only that */
+    uint32_t threads;            /* as in trp_updater_options */
     trp_channel *const *replays; /* one to each shard (source.h), with all tables; borrowed */
     size_t replay_count;
     trp_dataset_source_options dataset; /* of all tables, instead, if it has a directory; seed and

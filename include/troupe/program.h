@@ -115,8 +115,11 @@ typedef struct {
     uint32_t dataset_shuffle; /* as in trp_dataset_source_options, and so is this: */
     uint32_t dataset_epochs;  /* then the program stops */
     uint32_t batch_size;      /* 0: the agent's */
-    uint32_t prefetch;        /* batches */
-    uint32_t publish_every;   /* steps */
+    uint32_t threads;       /* of each network's passes on the CPU; 0: 1. More pay for networks and
+                               batches as nn.h says, where cores are left; parameters differ in
+                               the last bits with their number */
+    uint32_t prefetch;      /* batches */
+    uint32_t publish_every; /* steps */
     uint32_t checkpoint_every_s;
     uint64_t max_steps; /* then the program stops; 0: no limit */
     /* Learners that learn one set of parameters together; 0: 1. One of them publishes and saves;

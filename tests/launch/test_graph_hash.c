@@ -276,6 +276,7 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, batch_size, {1}),
         OTHER(trp_learner_options, device, {"ref"}),
         OTHER(trp_learner_options, gpus, {"1"}),
+        OTHER(trp_learner_options, threads, {2}),
         OTHER(trp_learner_options, prefetch, {1}),
         OTHER(trp_learner_options, publish_every, {1}),
         OTHER(trp_learner_options, checkpoint_every_s, {1}),

@@ -194,6 +194,7 @@ struct wanted {
     void (*gives)(trp_device *device, uint64_t number);
     uint64_t steps, first, nan_at, fails_at;
     uint32_t publish_every;
+    uint32_t threads;
     const char *dir; /* NULL: one of its own */
     bool resume;
     trp_rendezvous *rendezvous; /* NULL: the learner is alone */
@@ -225,9 +226,11 @@ static inline void run_begin(struct run *run, const struct wanted *wanted)
         .group = {.rendezvous = wanted->rendezvous, .count = wanted->members, .timeout_ms = 20000}};
     OR_FAIL(trp_agent_check(&wanted->agent, wanted->env));
     OR_FAIL(trp_env_find(wanted->env, &env));
-    OR_FAIL(wanted->agent.impl->updater(
-        &wanted->agent, env, &(trp_updater_options){.batch_size = BATCH, .device = wanted->device},
-        &loop.updater));
+    OR_FAIL(wanted->agent.impl->updater(&wanted->agent, env,
+                                        &(trp_updater_options){.batch_size = BATCH,
+                                                               .device = wanted->device,
+                                                               .threads = wanted->threads},
+                                        &loop.updater));
     run->vector_count = loop.updater->vector_count;
     OR_FAIL(trp_learner_create(&run->learner, &loop));
     run->status = trp_learner_run(run->learner);

@@ -70,7 +70,7 @@ static trp_status stage_part(struct server_table *table, const Troupe__ServerPus
     memcpy(staged->numbers + request->part_from / sizeof(float), request->gradients.data,
            request->gradients.len);
     staged->have += request->gradients.len;
-    *grads = staged->have >= request->part_of ? staged->numbers : NULL;
+    *grads = staged->have == request->part_of ? staged->numbers : NULL;
     return TRP_OK;
 }
 

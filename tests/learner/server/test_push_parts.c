@@ -196,19 +196,26 @@ static void a_part_that_fits_nowhere_is_refused(void **state)
     check_values(asked, 1, 1);
 }
 
-static void a_part_that_is_not_finite_is_refused(void **state)
+/* All that was scaled by what the last part says is looked at, whatever came before. */
+static void parts_that_are_not_finite_together_are_refused(void **state)
 {
     struct asked *asked = *state;
     bool part;
-    give_part(asked, 1, 0, false);
     float kept = asked->grads[PART + 5];
     asked->grads[PART + 5] = NAN;
-    Troupe__ServerPushRequest push = part_of(asked, 1, PART, PART);
-    assert_int_equal(push_part(asked, &push, &part), TRP_INVALID_ARGUMENT);
+    give_part(asked, 1, 0, false);
+    give_part(asked, 1, PART, false);
     asked->grads[PART + 5] = kept;
-    give_part(asked, 1, 2 * PART, false); /* one is missing */
+    Troupe__ServerPushRequest last = part_of(asked, 1, 2 * PART, PART);
+    assert_int_equal(push_part(asked, &last, &part), TRP_INVALID_ARGUMENT);
+    give_part(asked, 2, 0, false);
+    give_part(asked, 2, PART, false);
+    last = part_of(asked, 2, 2 * PART, PART);
+    last.scale = 1e38F;
+    assert_int_equal(push_part(asked, &last, &part), TRP_INVALID_ARGUMENT);
     check_values(asked, 0, 0);
-    give_part(asked, 1, PART, true);
+    for (size_t i = 0; i < 3; i++)
+        give_part(asked, 3, i * PART, i == 2);
     check_values(asked, 1, 1);
 }
 
@@ -348,7 +355,7 @@ int main(void)
         TEST(parts_with_another_number_begin_anew),
         TEST(each_worker_has_its_own_parts),
         TEST(a_part_that_fits_nowhere_is_refused),
-        TEST(a_part_that_is_not_finite_is_refused),
+        TEST(parts_that_are_not_finite_together_are_refused),
         cmocka_unit_test(a_learner_elsewhere_pushes_once_what_it_pushes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -172,6 +172,10 @@ static trp_status load_checkpoint(struct shard_keep *keep, struct param_shard *s
     if (status == TRP_OK)
         take_counters(shard, counters, steps, &keep->number);
     free(columns);
+    if (status == TRP_FAILED_PRECONDITION) /* tensors of other sizes */
+        status =
+            trp_fail(status, "%s: a server goes on with as many servers and learners as before",
+                     trp_last_error());
     return status;
 }
 

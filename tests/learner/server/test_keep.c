@@ -96,6 +96,7 @@ struct scene {
     char *log;
     trp_parameter_server *server;
     uint64_t clock; /* pushes that were answered */
+    uint32_t learners;
     float gradient[COUNT];
 };
 
@@ -121,7 +122,7 @@ static trp_status try_to_join(struct scene *scene)
     Troupe__ServerJoinRequest request = TROUPE__SERVER_JOIN_REQUEST__INIT;
     optimizer.kind = TRP_SGD;
     optimizer.learning_rate = 1;
-    request.workers = 1;
+    request.workers = scene->learners;
     request.name = "learner/0";
     request.vector = "params";
     request.count = COUNT;
@@ -201,6 +202,7 @@ static int scene_begin(void **state)
     scene->log = xasprintf("%s/params.log", scene->dir);
     memset(&disk, 0, sizeof disk);
     server_of(scene);
+    scene->learners = 1;
     assert_int_equal(try_to_join(scene), TRP_OK);
     *state = scene;
     return 0;
@@ -319,6 +321,20 @@ static void a_log_that_the_checkpoint_has_is_begun_anew(void **state)
     check_nothing_is_lost(scene);
 }
 
+static void a_checkpoint_of_fewer_learners_says_how_to_go_on(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 2);
+    assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    trp_parameter_server_destroy(scene->server);
+    server_of(scene);
+    scene->learners = 2;
+    assert_int_equal(try_to_join(scene), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "as many servers and learners as before"));
+    scene->learners = 1;
+    check_nothing_is_lost(scene);
+}
+
 static void behind_a_torn_record_nothing_is_appended(void **state)
 {
     struct scene *scene = *state;
@@ -381,6 +397,8 @@ int main(void)
                                         scene_end),
         cmocka_unit_test_setup_teardown(a_log_that_the_checkpoint_has_is_begun_anew, scene_begin,
                                         scene_end),
+        cmocka_unit_test_setup_teardown(a_checkpoint_of_fewer_learners_says_how_to_go_on,
+                                        scene_begin, scene_end),
         cmocka_unit_test_setup_teardown(behind_a_torn_record_nothing_is_appended, scene_begin,
                                         scene_end),
         cmocka_unit_test_setup_teardown(without_a_new_checkpoint_pushes_go_on_in_the_log,

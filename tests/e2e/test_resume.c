@@ -295,7 +295,9 @@ static void another_program_does_not_resume_it(void **state)
     assert_int_equal(scene_run(scene, first), 0);
     const char *second[] = {DQN_CARTPOLE, "--run-dir=run", "--resume", NULL};
     assert_int_equal(scene_run(scene, second), 2);
-    assert_last_line(scene, "err", "a run of program 'catch', not of 'dqn_cartpole'");
+    assert_last_line(
+        scene, "err",
+        "a run of program 'catch', not of 'dqn_cartpole': --run-dir=DIR names another run");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)

@@ -242,6 +242,7 @@ struct pair {
     struct mutex mutex;
     struct cond changed;
     bool hangs; /* pupil 1, in its third step */
+    bool stops; /* the one when the other has ended, as a program does */
 };
 
 static void maybe_hang(struct falling *falling, uint64_t step)
@@ -261,6 +262,8 @@ static void pupil_run(void *arg)
     struct pupil *pupil = arg;
     pupil->status = trp_learner_run(pupil->learner);
     pupil->words = xstrdup(pupil->status == TRP_OK ? "" : trp_last_error());
+    for (uint32_t i = 0; i < LEARNERS_HERE && pupil->pair->stops; i++)
+        trp_stop_request(pupil->pair->pupils[i].stop);
     trp_gang_left(pupil->pair->gang, pupil->index, pupil->status == TRP_OK ? NULL : pupil->words);
     mutex_lock(&pupil->pair->mutex);
     if (pupil->index == 0)
@@ -274,7 +277,7 @@ static void pair_run(struct pair *pair, trp_parameter_server_options options, ui
                      uint64_t more, bool hangs, bool goes_on)
 {
     static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
-    *pair = (struct pair){.hangs = hangs};
+    *pair = (struct pair){.hangs = hangs, .stops = !hangs};
     mutex_init(&pair->mutex);
     cond_init(&pair->changed);
     site_begin(&pair->site, options, true);

@@ -330,8 +330,9 @@ static trp_status build(trp_program *program, int argc, char **argv)
         build_filler(program);
         return TRP_OK;
     }
+    /* Of 8 hidden ones all are dead from the beginning in one run of a thousand. */
     trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 1,
-                                                 .hidden = {8},
+                                                 .hidden = {32},
                                                  .batch_size = 16,
                                                  .learning_rate = 1e-2F,
                                                  .epsilon_steps = 200,

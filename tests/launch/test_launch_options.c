@@ -169,7 +169,7 @@ static void options_are_printed_and_nothing_is_started(void **state)
         assert_file_contains(scene, "out", lines[i]);
     assert_absent(scene, "runs");
     assert_int_equal(RUN(scene, "plays", "graph", "--set=agent.n_step=4"), 0);
-    assert_file_contains(scene, "out", "  other than by default:\n    agent.hidden=8\n");
+    assert_file_contains(scene, "out", "  other than by default:\n    agent.hidden=32\n");
     assert_file_contains(scene, "out", "    agent.n_step=4\n");
 }
 

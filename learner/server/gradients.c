@@ -109,9 +109,9 @@ trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRe
                           size_t numbers, const float **grads)
 {
     const struct server_table_worker *worker = &table->workers[request->worker];
-    if (request->part_of >
-        0) { /* they are looked at when all are there, with the last one's scale */
+    if (request->part_of > 0) {
         TRP_TRY(stage_part(table, request, numbers, grads));
+        /* All at once, with the scale that they are stepped with: the last part's. */
         return *grads ? look_at_all(table, request, *grads, NULL, numbers) : TRP_OK;
     }
     bool is_code = request->compression[0] != '\0';

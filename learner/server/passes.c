@@ -1,6 +1,7 @@
 #include "passes.h"
 
 #include <sched.h>
+#include <stdbool.h>
 
 #include <troupe/log.h>
 #include "core/team.h"
@@ -46,9 +47,10 @@ void passes_run(struct passes *passes, size_t count,
                 void (*pass)(void *arg, size_t first, size_t size), void *arg)
 {
     struct pass_job job = {.pass = pass, .arg = arg, .count = count};
-    if (passes && count >= 2 * (size_t)PASS_PART_NUMBERS)
+    bool is_long = passes && count >= 2 * (size_t)PASS_PART_NUMBERS;
+    if (is_long)
         find_team(passes);
-    if (!passes || !passes->team || count < 2 * (size_t)PASS_PART_NUMBERS) {
+    if (!is_long || !passes->team) {
         pass(arg, 0, count);
         return;
     }

@@ -259,18 +259,19 @@ static void a_server_in_threads_outlives_its_callers(void **state)
     assert_last_line(scene, "err", "failed: base/0: the base broke");
 }
 
+/* Its callers have 0.3 s. */
+static void run_broken_server(struct scene *scene, const char *scenario)
+{
+    const char *argv[] = {
+        LAUNCH_PROGRAM, "--run-dir=run", "--launch=threads", "--grace=0.3", "--", scenario, NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
+}
+
 static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state)
 {
     struct scene *scene = *state;
-    const char *argv[] = {LAUNCH_PROGRAM,
-                          "--run-dir=run",
-                          "--launch=threads",
-                          "--grace=0.3",
-                          "--",
-                          "served_to_the_deaf",
-                          NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
-    assert_last_line(scene, "err", "failed: base/0: the base broke");
+    run_broken_server(scene, "served_to_the_deaf");
     assert_file_contains(scene, "run/logs/base-0.log", "did not stop calling this node within 0.3");
 }
 
@@ -279,16 +280,8 @@ static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state
 static void who_calls_a_server_that_failed_is_not_blamed_for_it(void **state)
 {
     struct scene *scene = *state;
-    const char *argv[] = {LAUNCH_PROGRAM,
-                          "--run-dir=run",
-                          "--launch=threads",
-                          "--grace=0.3",
-                          "--",
-                          "served_to_the_late",
-                          NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
+    run_broken_server(scene, "served_to_the_late");
     assert_file_contains(scene, "err", "base/0 failed: the base broke: stopping the others");
-    assert_last_line(scene, "err", "failed: base/0: the base broke");
 }
 
 static void a_wait_for_a_peer_tells_what_is_known_of_it(void **state)

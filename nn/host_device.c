@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "flush.h"
 #include "net.h"
 
 /* NULL: no memory. */
@@ -65,7 +66,9 @@ static void host_queue_run(trp_queue *queue, const trp_kernel *kernel, const voi
                            size_t bytes, const trp_operand *operands, size_t operand_count)
 {
     (void)queue, (void)bytes, (void)operands, (void)operand_count;
+    uint32_t before = flush_begin();
     kernel->run((void *)(uintptr_t)arguments); /* done before the caller may change them */
+    flush_end(before);
 }
 
 static void host_queue_wait(trp_queue *queue, trp_queue *other)

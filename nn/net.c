@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "flush.h"
 #include "limits.h"
 #include "sequences.h"
 
@@ -216,8 +217,10 @@ void net_forward_part(struct host_net *net, const struct pass *pass, struct rows
 {
     if (rows.from == rows.to)
         return;
+    uint32_t before = flush_begin();
     for (uint32_t i = 0; i < net->base.program.forward_count; i++)
         op_run(net, i, pass, rows, part);
+    flush_end(before);
 }
 
 void net_backward_part(struct host_net *net, const struct pass *pass, struct rows rows,
@@ -226,11 +229,13 @@ void net_backward_part(struct host_net *net, const struct pass *pass, struct row
     if (rows.from == rows.to)
         return;
     const struct op *ops = net->base.program.ops;
+    uint32_t before = flush_begin();
     for (uint32_t i = net->base.program.forward_count; i < net->base.program.op_count; i++) {
         op_run(net, i, pass, rows, part);
         if (pass->ready && ops[i].has_params)
             pass->ready(pass->context, ops[i].params[0]);
     }
+    flush_end(before);
 }
 
 static void add_range(const struct backend *backend, void *to, const void *from, size_t lo,

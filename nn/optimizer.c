@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "backend.h"
+#include "flush.h"
 #include "optimizer_factors.h"
 
 /* ---- what it is ---------------------------------------------------------------------------- */
@@ -154,6 +155,7 @@ void optimizer_run(const struct step_kernels *kernels, const trp_optimizer *opti
                    uint64_t step, const struct optimizer_range *range)
 {
     assert(step > 0);
+    uint32_t before = flush_begin();
     struct step_job job = step_job_of(optimizer, step, range->state);
     job.params = range->params;
     job.grads = range->grads;
@@ -175,6 +177,7 @@ void optimizer_run(const struct step_kernels *kernels, const trp_optimizer *opti
         run_lamb(kernels, &job);
         break;
     }
+    flush_end(before);
 }
 
 void trp_optimizer_step(const trp_optimizer *optimizer, uint64_t step, float scale, float *params,
@@ -191,7 +194,10 @@ void trp_optimizer_step(const trp_optimizer *optimizer, uint64_t step, float sca
 double trp_norm2(const float *values, size_t lo, size_t hi)
 {
     assert(lo <= hi);
-    return backend_simd()->norm2(values + lo, hi - lo);
+    uint32_t before = flush_begin();
+    double norm2 = backend_simd()->norm2(values + lo, hi - lo);
+    flush_end(before);
+    return norm2;
 }
 
 float trp_clip_scale(double norm2, float max_norm)

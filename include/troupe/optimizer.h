@@ -93,7 +93,7 @@ TRP_API double trp_optimizer_rate(const trp_optimizer *optimizer, uint64_t step)
 
 /* Updates [lo, hi) of params and state with scale * grads. Ranges in any order give the same bits;
  * with trp_optimizer_is_layerwise(), [lo, hi) is one tensor. `step` counts from 1 and is the
- * caller's to save with the state. */
+ * caller's to save with the state. On x86 numbers below 1.2e-38 count, and are stored, as zeros. */
 TRP_API void trp_optimizer_step(const trp_optimizer *optimizer, uint64_t step, float scale,
                                 float *params, const float *grads, float *const *state, size_t lo,
                                 size_t hi);

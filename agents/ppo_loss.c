@@ -23,7 +23,7 @@ void ppo_loss_on(trp_queue *queue, const struct ppo_loss_arguments *job)
 {
     static const trp_kernel kernel = {"ppo.loss", ppo_loss_run};
     size_t floats = job->decisions.rows * sizeof(float);
-    trp_operand operands[DECISIONS_OPERANDS + 8] = {
+    trp_operand operands[DECISIONS_OPERANDS + 9] = {
         {AT(values), floats, TRP_READ | TRP_WRITE},
         {AT(old_log_probs), floats, TRP_READ},
         {AT(old_values), floats, TRP_READ},
@@ -31,8 +31,9 @@ void ppo_loss_on(trp_queue *queue, const struct ppo_loss_arguments *job)
         {AT(advantages), floats, TRP_READ | TRP_WRITE},
         {AT(log_probs), floats, TRP_WRITE},
         {AT(entropies), floats, TRP_WRITE},
+        {AT(clips), sizeof *job->clips, TRP_READ},
         {AT(numbers), sizeof *job->numbers, TRP_READ | TRP_WRITE},
     };
-    decisions_operands(&job->decisions, AT(decisions), operands + 8);
+    decisions_operands(&job->decisions, AT(decisions), operands + 9);
     trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
 }

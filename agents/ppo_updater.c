@@ -17,7 +17,8 @@
 
 /* What one step leaves on the host until it is collected. */
 struct ppo_turn {
-    int32_t *order; /* [epochs][rows]: of decisions, on its way to the device */
+    int32_t *order; /* [epochs][rows]: of decisions, on its way to the device, as what follows */
+    struct ppo_clips clips;
     struct ppo_numbers numbers;
     uint32_t decisions;
 };
@@ -27,6 +28,7 @@ struct ppo_rows {
     const void *x, *actions;
     const bool *mask;
     const float *log_probs, *values, *advantages, *returns;
+    const struct ppo_clips *clips; /* of all of them */
 };
 
 struct ppo_updater {
@@ -38,7 +40,8 @@ struct ppo_updater {
     struct {
         uint8_t *x, *actions, *mask;
         float *log_probs, *values, *advantages, *returns, *entropies, *new_log_probs;
-    } part; /* of a minibatch */
+    } part;                  /* of a minibatch */
+    struct ppo_clips *clips; /* room */
     struct ppo_numbers *numbers;
 };
 
@@ -124,17 +127,18 @@ static struct ppo_rows gather(struct ppo_updater *updater, const trp_update *upd
                              .log_probs = updater->part.log_probs,
                              .values = updater->part.values,
                              .advantages = updater->part.advantages,
-                             .returns = updater->part.returns};
+                             .returns = updater->part.returns,
+                             .clips = all->clips};
 }
 
-/* How much of the clips is left at this step. */
-static float clip_left(const struct ppo_updater *updater, uint64_t step)
+/* What is left of them at this step. */
+static struct ppo_clips clips_at(const trp_ppo_options *options, uint64_t step)
 {
-    const trp_ppo_options *options = &updater->options;
-    if (!options->anneal_clip)
-        return 1;
-    double done = (double)(step - 1) / (double)options->schedule_steps;
-    return (float)fmax(1 - done, 1e-6);
+    double done = 0;
+    if (options->anneal_clip)
+        done = (double)(step - 1) / (double)options->schedule_steps;
+    float left = (float)fmax(1 - done, 1e-6);
+    return (struct ppo_clips){left * options->clip, left * options->value_clip};
 }
 
 static void add_gradient(struct ppo_updater *updater, const trp_update *update,
@@ -143,7 +147,6 @@ static void add_gradient(struct ppo_updater *updater, const trp_update *update,
     const trp_ppo_options *options = &updater->options;
     struct unroll_updater *shared = &updater->shared;
     trp_net_rows pass = unroll_updater_pass(shared, update, part->x, rows);
-    float left = clip_left(updater, update->step);
     struct ppo_loss_arguments job = {
         .decisions = unroll_updater_decisions(shared, update, rows, part->mask, part->actions),
         .values = shared->outputs.values,
@@ -153,8 +156,7 @@ static void add_gradient(struct ppo_updater *updater, const trp_update *update,
         .advantages = updater->part.advantages,
         .log_probs = updater->part.new_log_probs,
         .entropies = updater->part.entropies,
-        .clip = left * options->clip,
-        .value_clip = left * options->value_clip,
+        .clips = part->clips,
         .entropy_weight = options->entropy_weight,
         .value_weight = options->value_weight,
         .raw_advantages = options->raw_advantages,
@@ -207,6 +209,7 @@ static trp_status run_epochs(struct ppo_updater *updater, const trp_update *upda
     size_t count = (size_t)updater->options.epochs * turn->decisions;
     const int32_t *orders =
         trp_queue_upload(update->queue, updater->order, turn->order, count * sizeof *orders);
+    all.clips = trp_queue_upload(update->queue, updater->clips, &turn->clips, sizeof turn->clips);
     bool too_far = false;
     for (uint32_t epoch = 0; epoch < updater->options.epochs && !too_far; epoch++) {
         TRP_TRY(run_epoch(updater, update, &all, orders + (size_t)epoch * turn->decisions,
@@ -240,6 +243,7 @@ static trp_status ppo_step(trp_updater *base, const trp_update *update)
     struct ppo_turn *turn = &updater->turns[update->step % 2];
     TRP_TRY(unroll_updater_check(&updater->shared, update));
     draw_orders(updater, update, turn);
+    turn->clips = clips_at(&updater->options, update->step);
     trp_queue_zero(update->queue, updater->numbers, sizeof *updater->numbers);
     TRP_TRY(run_epochs(updater, update, turn));
     trp_queue_copy(update->queue, &turn->numbers, updater->numbers, sizeof turn->numbers);
@@ -309,6 +313,7 @@ static trp_status take_room(struct ppo_updater *updater)
                   {&updater->part.returns, floats},
                   {&updater->part.entropies, floats},
                   {&updater->part.new_log_probs, floats},
+                  {&updater->clips, sizeof *updater->clips},
                   {&updater->numbers, sizeof *updater->numbers}};
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         TRP_TRY(room_add(&shared->room, pieces[i].bytes, pieces[i].memory));

@@ -216,13 +216,19 @@ struct ppo_numbers {
     float policy_loss, value_loss, entropy, divergence, clipped, phases; /* sums */
 };
 
+/* They may change from step to step; arguments stay the same. */
+struct ppo_clips {
+    float policy, values;
+};
+
 struct ppo_loss_arguments {
     struct decisions decisions; /* says and log_std are gradients afterwards */
     float *values;              /* the same */
     const float *old_log_probs, *old_values, *returns;
     float *advantages;            /* normalised afterwards */
     float *log_probs, *entropies; /* room */
-    float clip, value_clip, entropy_weight, value_weight;
+    const struct ppo_clips *clips;
+    float entropy_weight, value_weight;
     bool raw_advantages;
     struct ppo_numbers *numbers;
 };
@@ -238,9 +244,9 @@ KERNEL_BODY size_t ppo_loss_items(const struct ppo_loss_arguments *a, uint32_t r
 KERNEL_BODY void ppo_loss_at(const struct ppo_loss_arguments *a, size_t row, struct loss_sums *sums)
 {
     uint32_t rows = a->decisions.rows;
-    trp_policy_batch batch = {rows,   a->advantages, NULL, a->entropy_weight, a->old_log_probs,
-                              a->clip};
-    trp_value_batch values = {rows, a->returns, NULL, 0, a->value_clip, a->old_values};
+    trp_policy_batch batch = {
+        rows, a->advantages, NULL, a->entropy_weight, a->old_log_probs, a->clips->policy};
+    trp_value_batch values = {rows, a->returns, NULL, 0, a->clips->values, a->old_values};
     decisions_judge_at(&a->decisions, a->log_probs, a->entropies, row);
     ppo_at(&batch, a->log_probs, a->entropies, a->log_probs, a->entropies, row, sums);
     sums->value += value_loss_at(&values, a->values, NULL, a->values, row);

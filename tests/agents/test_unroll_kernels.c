@@ -297,6 +297,7 @@ static double *advantages_read(const struct ppo_loss_arguments *a)
 
 static void check_ppo(enum action_kind kind, uint32_t rows, bool raw)
 {
+    struct ppo_clips *clips = make(sizeof *clips);
     struct ppo_loss_arguments a = {.decisions = decisions_made(kind, rows),
                                    .values = make_floats(rows, 1),
                                    .old_log_probs = make_floats(rows, 0.3),
@@ -305,13 +306,13 @@ static void check_ppo(enum action_kind kind, uint32_t rows, bool raw)
                                    .advantages = make_floats(rows, 2),
                                    .log_probs = make(rows * sizeof(float)),
                                    .entropies = make(rows * sizeof(float)),
-                                   .clip = 0.25F,
-                                   .value_clip = 0.3F,
+                                   .clips = clips,
                                    .entropy_weight = 0.1F,
                                    .value_weight = 0.4F,
                                    .raw_advantages = raw,
                                    .numbers = make(sizeof(struct ppo_numbers))};
     struct wide_decisions wide = decisions_wide(&a.decisions);
+    *clips = (struct ppo_clips){0.25F, 0.3F};
     const double *advantages = advantages_read(&a);
     double *dvalues = make_doubles(rows), policy = 0, value = 0, entropy = 0, divergence = 0;
     double clipped = 0;

@@ -34,6 +34,9 @@ AGENT(dqn_frames, dqn(&(trp_dqn_options){.network = TRP_TORSO_IMPALA, .target_pe
 AGENT(r2d2, r2d2(&(trp_r2d2_options){
                 .hidden = {16}, .core_size = 8, .burn_in = 3, .trace = 4, .period = 4}))
 AGENT(ppo, ppo(&(trp_ppo_options){.hidden = {16}, .unroll = 5}))
+AGENT(ppo_annealed,
+      ppo(&(trp_ppo_options){
+          .hidden = {16}, .unroll = 5, .epochs = 2, .schedule_steps = 200, .anneal_clip = true}))
 AGENT(ppo_frames, ppo(&(trp_ppo_options){.network = TRP_TORSO_IMPALA, .unroll = 2, .epochs = 1}))
 AGENT(impala, impala(&(trp_impala_options){
                   .hidden = {16}, .unroll = 5, .core = TRP_CORE_GRU, .core_size = 8}))
@@ -58,6 +61,7 @@ static const struct agent_row rows[] = {
     {"dqn, frames", "Dots?frame_stack=2", dqn_frames_row},
     {"r2d2", "CartPole-v1", r2d2_row},
     {"ppo", "CartPole-v1", ppo_row},
+    {"ppo, clips fall", "CartPole-v1", ppo_annealed_row},
     {"ppo, frames", "Dots?frame_stack=2", ppo_frames_row},
     {"impala, gru", "CartPole-v1", impala_row},
     {"a3c", "CartPole-v1", a3c_row},

@@ -49,7 +49,7 @@ struct nccl_group {
     struct cond changed;
     const char *call; /* that goes on; NULL: none does */
     struct deadline due;
-    bool forgets; /* graphs with the communicator, if there are any, are about to go */
+    int64_t abort_ms; /* how long aborting may take from here on; 0: as long as graphs have it */
     bool stopping;
 };
 
@@ -319,6 +319,17 @@ static void use_queue(struct nccl_group *group, trp_queue *queue)
     group->queue_count = count + 1;
 }
 
+/* NCCL waits for graphs, and these for what else is on their queues: the aborter's time begins when
+ * both are over. */
+static void allow_abort(struct nccl_group *group, int64_t ms)
+{
+    mutex_lock(&group->mutex);
+    group->abort_ms = ms;
+    if (group->call && ms > 0)
+        group->due = deadline_in_ms(&clock_monotonic, ms);
+    mutex_unlock(&group->mutex);
+}
+
 static void record_call(struct nccl_group *group, trp_queue *queue, void *values,
                         const struct group_call *call)
 {
@@ -327,30 +338,19 @@ static void record_call(struct nccl_group *group, trp_queue *queue, void *values
                                  call->count * call_type_bytes(call->type), TRP_READ | TRP_WRITE};
     struct nccl_job job = {group, group->number, values, *call};
     job.call.sequence = 0;
-    mutex_lock(&group->mutex);
-    group->forgets = false;
-    mutex_unlock(&group->mutex);
+    allow_abort(group, 0);
     trp_queue_call(queue, &library_call, group, &job, sizeof job, &operand, 1);
 }
 
-/* From now on the aborter waits for nobody but NCCL. */
-static void hurry_aborter(struct nccl_group *group)
-{
-    mutex_lock(&group->mutex);
-    group->forgets = true;
-    if (group->call)
-        group->due = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
-    mutex_unlock(&group->mutex);
-}
-
-/* Their graphs go, and with them what NCCL keeps for these. */
+/* Their graphs go, and with them what NCCL keeps for these. The rest of a step may come before. */
 static void forget_queues(struct nccl_group *group)
 {
-    hurry_aborter(group); /* it ends what the queues are waited for */
-    for (uint32_t i = 0; i < group->queue_count; i++)
+    for (uint32_t i = 0; i < group->queue_count; i++) {
+        allow_abort(group, COLLECTIVE_STEP_MS + COLLECTIVE_ABORT_MS);
         trp_queue_forget(group->queues[i], group);
+    }
     group->queue_count = 0;
-    hurry_aborter(group);
+    allow_abort(group, COLLECTIVE_ABORT_MS);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -380,7 +380,7 @@ trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api
     group->rank = options->rank;
     group->size = options->size;
     group->timeout_ms = collective_timeout_ms(options);
-    group->forgets = true;
+    group->abort_ms = COLLECTIVE_ABORT_MS;
     mutex_init(&group->calls);
     mutex_init(&group->mutex);
     cond_init(&group->changed);
@@ -477,7 +477,7 @@ static void abort_doomed(void *arg)
     mutex_lock(&group->mutex);
     group->call = "ncclCommAbort";
     group->due =
-        group->forgets ? deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS) : DEADLINE_NEVER;
+        group->abort_ms > 0 ? deadline_in_ms(&clock_monotonic, group->abort_ms) : DEADLINE_NEVER;
     mutex_unlock(&group->mutex);
     (void)group->api.CommAbort(group->doomed); /* there is nothing else to do about it */
     call_ends(group);

@@ -398,9 +398,13 @@ CALL ncclCommDestroy(struct nccl_comm *comm)
 CALL ncclCommAbort(struct nccl_comm *comm);
 CALL ncclCommAbort(struct nccl_comm *comm)
 {
-    while (fake_nccl.abort_hangs)
-        pause();
     (void)enter(comm, true);
+    comm->aborted = true;
+    while (fake_nccl.abort_hangs) {
+        mutex_unlock(&mutex);
+        pause();
+        mutex_lock(&mutex);
+    }
     fake_nccl.aborts++;
     return end_comm(comm);
 }

@@ -18,7 +18,7 @@ struct fake_nccl {
     atomic_int hangs_at;     /* the collective of that number of each communicator, as its stream
                                 comes to them, from 1 on behind the meeting's */
     atomic_int remote_error; /* on this rank, from 1 on, instead of hanging */
-    atomic_int abort_hangs;
+    atomic_int abort_hangs;  /* once what was on its way has ended */
     /* Seen: */
     atomic_int calls;    /* collectives that were put on a stream */
     atomic_int captured; /* of those, on one that was captured, and how often that was launched */

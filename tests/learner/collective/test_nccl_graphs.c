@@ -14,6 +14,7 @@
 #include "tests/nn/cuda/twin_machine.h"
 
 #include "fake_nccl.h"
+#include "learner/collective/limits.h"
 #include "ranks.h"
 
 static struct fake_nccl *fake;
@@ -336,6 +337,53 @@ static void what_nccl_says_of_a_graph_all_say(void **state)
     assert_int_equal(fake->aborts, 3);
 }
 
+static int64_t slow_ms; /* a step's kernel takes so long */
+
+static void take_long(void *arguments)
+{
+    (void)arguments;
+    struct deadline end = deadline_in_ms(&clock_monotonic, slow_ms);
+    while (!deadline_passed(end, &clock_monotonic))
+        sched_yield();
+}
+
+static void put_slow_step(struct rank *rank, struct seat *seat)
+{
+    static const trp_kernel kernel = {"test.slow", take_long};
+    struct adding adding = {seat->results[0], seat->values[0]};
+    trp_operand operand = {offsetof(struct adding, result), sizeof(float), TRP_READ | TRP_WRITE};
+    put_step(rank, seat);
+    trp_queue_run(seat->queue, &kernel, &adding, sizeof adding, &operand, 1);
+}
+
+static void abort_a_slow_step(struct rank *rank)
+{
+    struct scene *scene = rank->context;
+    struct seat *seat = &scene->seats[rank->rank];
+    put_slow_step(rank, seat);
+    OR_FAIL(trp_queue_sync(seat->queue, trp_queue_mark(seat->queue)));
+    slow_ms = COLLECTIVE_ABORT_MS + 4 * COLLECTIVE_GUARD_MS;
+    put_slow_step(rank, seat);
+    (void)trp_queue_mark(seat->queue);
+    trp_collective_abort(rank->group, "it is enough");
+    struct deadline soon = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
+    leave(rank); /* waits for the step, and NCCL with it */
+    rank->wrong += !deadline_passed(soon, &clock_monotonic);
+}
+
+/* Else the process would end. */
+static void a_step_may_take_longer_than_aborting(void **state)
+{
+    struct scene scene;
+    (void)state;
+    slow_ms = 0;
+    scene_begin(&scene, 1, 0);
+    ranks_run(&scene.ranks, abort_a_slow_step, &scene);
+    assert_int_equal(scene.ranks.at[0].wrong, 0);
+    scene_end(&scene);
+    assert_int_equal(fake->aborts, 1);
+}
+
 /* NCCL says for good that it goes on: the rank that is in its call has the deadline of all. */
 static void what_nccl_never_puts_is_over_in_time(void **state)
 {
@@ -452,6 +500,7 @@ int main(void)
         cmocka_unit_test_setup(sums_on_two_queues_go_in_the_order_of_all_ranks, reset),
         cmocka_unit_test_setup(where_a_rank_cannot_capture_all_use_the_host, reset),
         cmocka_unit_test_setup(one_that_hangs_in_a_graph_is_over_in_time, reset),
+        cmocka_unit_test_setup(a_step_may_take_longer_than_aborting, reset),
         cmocka_unit_test_setup(what_nccl_says_of_a_graph_all_say, reset),
         cmocka_unit_test_setup(what_nccl_does_not_take_is_no_sum, reset),
         cmocka_unit_test_setup(what_nccl_never_puts_is_over_in_time, reset),

@@ -202,8 +202,10 @@ static void connect_bench(struct bench *bench, ProtobufCService **service,
     bench->group = (struct learners_options){.name = "learner", .timeout_ms = 10000};
     bench->links = (struct server_links){
         .servers = &bench->servers, .group = &bench->group, .learner = "learner/0"};
-    if (!bench->over_tcp)
+    if (!bench->over_tcp) {
         boot_id_read(bench->links.host);
+        vector_share_grads(&bench->vectors, &bench->vectors.each[0]);
+    }
     bench->link = (struct server_link){
         .links = &bench->links, .vector = &bench->vectors.each[0], .hi = NUMBERS};
     check(server_link_join(&bench->link, 0));

@@ -55,6 +55,12 @@ trp_status update_store(struct trp_update_run *run)
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
+static void note_grads(struct trp_update_run *run)
+{
+    for (size_t i = 0; i < run->updater->vector_count; i++)
+        run->grads[i] = run->vectors.each[i].grads;
+}
+
 static trp_status prepare_vectors(struct trp_update_run *run)
 {
     const trp_updater *updater = run->updater;
@@ -63,7 +69,6 @@ static trp_status prepare_vectors(struct trp_update_run *run)
     for (size_t i = 0; i < updater->vector_count; i++) {
         const struct vector *vector = &run->vectors.each[i];
         run->values[i] = vector->values.there;
-        run->grads[i] = vector->grads;
         if (strcmp(vector->spec->name, "params") == 0) {
             run->params = vector;
             run->layout = published_layout(vector->spec);
@@ -102,6 +107,7 @@ trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint
     for (size_t i = 0; i < updater->source_count; i++)
         TRP_TRY(prepare_source(run, i));
     TRP_TRY(prepare_vectors(run));
+    note_grads(run);
     run->mode = alone_create(&run->vectors);
     trp_rng initial;
     trp_rng_init(&initial, seed, 0);
@@ -120,7 +126,9 @@ trp_status update_use_mode(struct trp_update_run *run, const struct mode_options
     own.updater = run->updater;
     run->mode->impl->destroy(run->mode);
     run->mode = NULL;
-    return mode_create(&run->mode, &run->vectors, &own);
+    TRP_TRY(mode_create(&run->mode, &run->vectors, &own));
+    note_grads(run); /* it may have others */
+    return TRP_OK;
 }
 
 static void columns_cleanup(struct trp_update_run *run, size_t source)

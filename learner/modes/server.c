@@ -294,6 +294,8 @@ static void make_links(struct server_mode *mode, size_t index)
                                         .learners = mode->servers.workers,
                                         .idle = options->idle_hosts};
     size_t count = vector->spec->count;
+    if (mode->links.host[0] != '\0')
+        vector_share_grads(mode->base.vectors, vector);
     bool compresses = mode->compress.kind != COMPRESS_NONE;
     struct server_link *links = xcalloc(mode->servers.count, sizeof *links);
     for (uint32_t i = 0; i < mode->servers.count; i++)

@@ -165,16 +165,12 @@ static void leave_memory(struct server_link *link)
     link->maps = false;
 }
 
-static void offer_memory(struct server_link *link, Troupe__ServerJoinRequest *request,
+static void offer_memory(const struct server_link *link, Troupe__ServerJoinRequest *request,
                          Troupe__SharedParams *place)
 {
-    size_t bytes = shared_values_bytes(link->hi - link->lo);
-    if (link->links->host[0] == '\0')
+    if (link->links->host[0] == '\0' || !link->vector->shared.memory)
         return;
-    if (!link->gradients.memory &&
-        sealed_create(&link->gradients, "troupe-gradients", bytes) != TRP_OK)
-        return;
-    shared_params_put(place, &link->gradients.place);
+    shared_params_put(place, &link->vector->shared.place);
     request->gradients = place;
     request->host = link->links->host;
     request->pid = (uint32_t)getpid();
@@ -301,10 +297,10 @@ static void put_gradients(const struct server_link *link, const float *grads,
                           Troupe__ServerPushRequest *request)
 {
     request->gradients = (ProtobufCBinaryData){0};
-    if (grads && link->maps)
-        memcpy(((struct shared_values *)(void *)link->gradients.memory)->numbers, grads + link->lo,
+    if (grads && link->maps && grads != link->vector->grads)
+        memcpy(link->vector->grads + link->lo, grads + link->lo,
                (link->hi - link->lo) * sizeof(float));
-    else if (grads)
+    else if (grads && !link->maps)
         request->gradients = bytes_of_range(link, grads);
 }
 
@@ -443,6 +439,5 @@ trp_status server_link_fetch(struct server_link *link)
 void server_link_close(struct server_link *link)
 {
     leave_memory(link);
-    sealed_cleanup(&link->gradients);
     compressor_destroy(link->compressor);
 }

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include <troupe/parameter_server.h>
-#include "core/sealed.h"
 #include "learner/compress/compress.h"
 #include "learners.h"
 #include "learner/server/shard.h"
@@ -32,14 +31,13 @@ struct server_link {
     struct server_links *links;
     struct vector *vector;
     uint32_t server;
-    size_t lo, hi;                 /* of the vector */
-    uint64_t clock, version;       /* pushes so far; of the values that it has */
-    uint64_t optimizer_steps;      /* of the server's range */
-    bool may_read;                 /* as of its last push */
-    bool known[LINK_LISTS];        /* the server has the list of ranges */
-    struct compressor *compressor; /* of what is pushed; NULL: it goes as it is */
-    struct sealed gradients;       /* where the server reads them, or nothing is mapped: */
-    bool maps;
+    size_t lo, hi;                      /* of the vector */
+    uint64_t clock, version;            /* pushes so far; of the values that it has */
+    uint64_t optimizer_steps;           /* of the server's range */
+    bool may_read;                      /* as of its last push */
+    bool known[LINK_LISTS];             /* the server has the list of ranges */
+    struct compressor *compressor;      /* of what is pushed; NULL: it goes as it is */
+    bool maps;                          /* it reads a gradient where the vector has it */
     const struct shared_values *values; /* the server's; NULL: they are sent */
 };
 

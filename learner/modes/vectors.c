@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "learner/server/shared_values.h"
 
 static trp_status vector_prepare(struct vector *vector, const trp_vector_spec *spec,
                                  trp_device *device)
@@ -28,6 +29,14 @@ static trp_status vector_prepare(struct vector *vector, const trp_vector_spec *s
     return TRP_OK;
 }
 
+static void free_grads(struct vector *vector, trp_device *device)
+{
+    if (vector->grads && !vector->shared.memory)
+        trp_device_free(device, (char *)vector->grads - TWIN_HEAD_BYTES);
+    sealed_cleanup(&vector->shared);
+    vector->grads = NULL;
+}
+
 static void vector_cleanup(struct vector *vector, trp_device *device)
 {
     twin_destroy(&vector->values);
@@ -39,8 +48,18 @@ static void vector_cleanup(struct vector *vector, trp_device *device)
         free(vector->state_names[i]);
         free(vector->whole[i]);
     }
-    if (vector->grads)
-        trp_device_free(device, (char *)vector->grads - TWIN_HEAD_BYTES);
+    free_grads(vector, device);
+}
+
+void vector_share_grads(const struct vectors *vectors, struct vector *vector)
+{
+    struct sealed shared;
+    size_t bytes = shared_values_bytes(vector->spec->count);
+    if (sealed_create(&shared, "troupe-gradients", bytes) != TRP_OK)
+        return;
+    free_grads(vector, vectors->device);
+    vector->shared = shared;
+    vector->grads = ((struct shared_values *)(void *)shared.memory)->numbers;
 }
 
 trp_status vectors_create(struct vectors *vectors, trp_device *device, trp_queue *queue,

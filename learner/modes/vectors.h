@@ -9,12 +9,14 @@
 
 #include <troupe/optimizer.h>
 #include <troupe/updater.h>
+#include "core/sealed.h"
 #include "twin.h"
 
 struct vector {
     const trp_vector_spec *spec;
     struct twin values;
-    float *grads; /* the device's, behind room for a line more; NULL: not learned */
+    float *grads;         /* the device's, behind room for a line more; NULL: not learned */
+    struct sealed shared; /* where others can read grads; memory NULL: nowhere */
     struct twin state[TRP_OPTIMIZER_STATES_MAX]; /* as many as the optimizer has */
     float *whole[TRP_OPTIMIZER_STATES_MAX]; /* the host's, where `state` is a part of it; or NULL */
     struct twin phases;
@@ -41,6 +43,10 @@ TRP_MUST_USE trp_status vectors_create(struct vectors *vectors, trp_device *devi
                                        trp_queue *queue, const trp_vector_spec *specs,
                                        size_t count);
 void vectors_cleanup(struct vectors *vectors); /* zeroed is fine */
+
+/* On a host, before anybody has its address: its gradient is where other processes can read it, if
+ * the system lets us. It is zero. */
+void vector_share_grads(const struct vectors *vectors, struct vector *vector);
 
 /* The device's values, state and phases become those of the host; and the other way round. They
  * fail as trp_queue_sync(). */

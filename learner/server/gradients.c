@@ -122,6 +122,7 @@ trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRe
         TRP_TRY(decode_gradients(table, request, numbers));
     *grads = is_code || in_memory ? gradient_room(table)
                                   : (const float *)(const void *)request->gradients.data;
-    return look_at_all(table, request, in_memory ? worker->gradients->numbers : *grads,
+    return look_at_all(table, request,
+                       in_memory ? worker->gradients->numbers + table->first : *grads,
                        in_memory ? gradient_room(table) : NULL, numbers);
 }

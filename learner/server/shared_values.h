@@ -26,6 +26,13 @@ static inline size_t shared_values_bytes(size_t count)
     return sizeof(struct shared_values) + count * sizeof(float);
 }
 
+/* How many there are room for in so many bytes. */
+static inline size_t shared_values_count(uint64_t bytes)
+{
+    size_t head = sizeof(struct shared_values);
+    return bytes > head ? (bytes - head) / sizeof(float) : 0;
+}
+
 /* Those of another process, to be read. FAILED_PRECONDITION: they are not so many; or as
  * sealed_map(). Then *values is NULL. */
 TRP_MUST_USE trp_status shared_values_map(const struct shared_values **values,

@@ -38,7 +38,7 @@ trp_status server_table_create(struct server_table **out, const struct shard_opt
 void server_table_destroy(struct server_table *table)
 {
     for (uint32_t i = 0; table->workers && i < table->shard.options.workers; i++) {
-        shared_values_unmap(table->workers[i].gradients, table->shard.count);
+        shared_values_unmap(table->workers[i].gradients, table->workers[i].mapped);
         trp_floats_destroy(table->workers[i].staged.numbers);
         free(table->workers[i].name);
     }
@@ -131,6 +131,18 @@ static trp_status change_presence(struct server_table *table, uint32_t worker, e
     return TRP_OK;
 }
 
+/* The range has to be in them. */
+static trp_status map_gradients(const struct server_table *table,
+                                struct server_table_worker *worker,
+                                const Troupe__SharedParams *from)
+{
+    worker->mapped = shared_values_count(from->bytes);
+    if (table->first > worker->mapped || table->shard.count > worker->mapped - table->first)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%zu numbers from %" PRIu64 " on are not in %zu",
+                        table->shard.count, table->first, worker->mapped);
+    return shared_values_map(&worker->gradients, from, worker->mapped);
+}
+
 trp_status server_table_join(struct server_table *table, const Troupe__ServerJoinRequest *request,
                              const Troupe__SharedParams *gradients)
 {
@@ -140,14 +152,14 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     free(worker->name);
     worker->name = xstrdup(request->name);
     worker->heard_ns = clock_now_ns(&clock_monotonic);
-    shared_values_unmap(worker->gradients, table->shard.count);
+    shared_values_unmap(worker->gradients, worker->mapped);
     worker->gradients = NULL;
     if (gradients) {
         table_values_share(&table->values, table->shard.version);
         table->shard.values = table->values.numbers;
     }
     if (gradients && table->values.shared.memory &&
-        shared_values_map(&worker->gradients, gradients, table->shard.count) != TRP_OK)
+        map_gradients(table, worker, gradients) != TRP_OK)
         trp_log(TRP_DEBUG, "gradients are sent worker=%s reason=%s", worker->name,
                 trp_last_error());
     return TRP_OK;

@@ -23,7 +23,8 @@ struct staged_parts {
 
 struct server_table_worker {
     char *name;                            /* NULL: it has not joined in this life */
-    const struct shared_values *gradients; /* in its memory; NULL: they are sent */
+    const struct shared_values *gradients; /* of the whole vector, in its memory; NULL: sent */
+    size_t mapped;                         /* numbers of them */
     int64_t heard_ns;                      /* when it joined or pushed last */
     struct staged_parts staged;
 };

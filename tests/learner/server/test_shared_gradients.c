@@ -1,6 +1,7 @@
-/* A worker in another process, whose gradients lie in memory that it goes on to write into while
- * the server takes them: the server reads each number once, so that what it steps with is what it
- * has kept. */
+/* A worker in another process, whose gradients lie in memory that the server reads: of a vector the
+ * range that it has, and no more than there is. The worker goes on to write into it while the
+ * server takes them: the server reads each number once, so that what it steps with is what it has
+ * kept. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,17 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <troupe/log.h>
+#include <troupe/nn.h>
 #include <troupe/parameter_server.h>
 #include <troupe/rpc.h>
 #include "core/alloc.h"
 #include "core/boot.h"
 #include "core/sealed.h"
+#include "learner/modes/server_link.h"
+#include "learner/modes/vectors.h"
 #include "learner/server/keys.h"
 #include "learner/server/shard.h"
 #include "learner/server/shared_values.h"
@@ -60,14 +65,32 @@ static _Noreturn void write_for_ever(int said, size_t from, float second)
     }
 }
 
-static void writer_start(struct writer *writer, size_t from, float second)
+/* Each number is its place, and stays so. */
+static _Noreturn void hold_places(int said, size_t count, float unused)
+{
+    struct sealed memory;
+    (void)unused;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (sealed_create(&memory, "test-gradients", shared_values_bytes(count)) != TRP_OK)
+        _exit(1);
+    float *numbers = ((struct shared_values *)(void *)memory.memory)->numbers;
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = (float)i;
+    if (write(said, &memory.place, sizeof memory.place) != sizeof memory.place)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void writer_start(struct writer *writer, void (*run)(int said, size_t size, float number),
+                         size_t size, float number)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     writer->pid = fork();
     assert_true(writer->pid >= 0);
     if (writer->pid == 0)
-        write_for_ever(ends[1], from, second);
+        run(ends[1], size, number);
     assert_int_equal(read(ends[0], &writer->place, sizeof writer->place), sizeof writer->place);
     close(ends[0]);
     close(ends[1]);
@@ -106,8 +129,10 @@ static ProtobufCMessage *ask(trp_parameter_server *server, const char *method,
     return reply;
 }
 
-/* It has the writer's memory; NULL: it has none. */
-static trp_parameter_server *server_with(const char *dir, const struct writer *writer)
+/* It has COUNT numbers from `first` on of a vector whose gradient is the writer's memory; NULL: it
+ * is in none. */
+static trp_parameter_server *server_from(const char *dir, const struct writer *writer,
+                                         uint64_t first, bool maps)
 {
     trp_parameter_server *server;
     char host[BOOT_ID_BYTES], *own = xasprintf("%s/server", dir);
@@ -122,6 +147,7 @@ static trp_parameter_server *server_with(const char *dir, const struct writer *w
     join.workers = 1;
     join.name = (char[]){"learner/0"};
     join.vector = (char[]){"params"};
+    join.first = first;
     join.count = COUNT;
     join.optimizer = &sgd;
     join.values = (ProtobufCBinaryData){sizeof zeros, (uint8_t *)zeros};
@@ -132,10 +158,15 @@ static trp_parameter_server *server_with(const char *dir, const struct writer *w
         join.pid = (uint32_t)writer->pid;
     }
     Troupe__ServerJoinReply *reply = (Troupe__ServerJoinReply *)ask(server, "Join", &join.base);
-    assert_int_equal(reply->maps, writer != NULL);
+    assert_int_equal(reply->maps, maps);
     protobuf_c_message_free_unpacked(&reply->base, NULL);
     free(own);
     return server;
+}
+
+static trp_parameter_server *server_with(const char *dir, const struct writer *writer)
+{
+    return server_from(dir, writer, 0, writer != NULL);
 }
 
 static trp_status push(trp_parameter_server *server, uint64_t sequence)
@@ -178,7 +209,7 @@ static float *values_of(trp_parameter_server *server)
 static void what_is_kept_is_what_was_stepped_with(void **state)
 {
     struct writer writer;
-    writer_start(&writer, 0, -3);
+    writer_start(&writer, write_for_ever, 0, -3);
     trp_parameter_server *server = server_with(*state, &writer);
     for (uint64_t i = 0; i < PUSHES; i++)
         if (push(server, i) != TRP_OK)
@@ -201,7 +232,7 @@ static void a_number_that_becomes_infinite_is_in_no_value(void **state)
 {
     struct writer writer;
     uint64_t taken = 0;
-    writer_start(&writer, COUNT - 100, INFINITY);
+    writer_start(&writer, write_for_ever, COUNT - 100, INFINITY);
     trp_parameter_server *server = server_with(*state, &writer);
     for (uint64_t i = 0; i < 4 * (uint64_t)PUSHES; i++)
         taken += push(server, taken) == TRP_OK;
@@ -213,10 +244,155 @@ static void a_number_that_becomes_infinite_is_in_no_value(void **state)
     trp_parameter_server_destroy(server);
 }
 
+static void a_server_reads_its_range_of_a_gradient(void **state)
+{
+    struct writer writer;
+    writer_start(&writer, hold_places, COUNT + 77, 0);
+    trp_parameter_server *server = server_from(*state, &writer, 77, true);
+    assert_int_equal(push(server, 0), TRP_OK);
+    float *values = values_of(server);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(values[i] == -(float)(77 + i));
+    free(values);
+    trp_parameter_server_destroy(server);
+    writer_end(&writer);
+}
+
+static void a_gradient_without_the_range_is_not_read(void **state)
+{
+    static const uint64_t firsts[] = {78, COUNT + 78, UINT64_MAX - COUNT + 1, UINT64_MAX};
+    struct writer writer;
+    writer_start(&writer, hold_places, COUNT + 77, 0);
+    for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
+        char *dir = xasprintf("%s/%zu", (char *)*state, i);
+        assert_int_equal(mkdir(dir, 0700), 0);
+        trp_parameter_server *server = server_from(dir, &writer, firsts[i], false);
+        assert_int_equal(push(server, 0), TRP_INVALID_ARGUMENT); /* of no numbers */
+        trp_parameter_server_destroy(server);
+        free(dir);
+    }
+    writer_end(&writer);
+}
+
+/* ---- a learner ------------------------------------------------------------------------------- */
+
+enum { HALVES = 2 };
+
+/* In a process of its own, until it is killed. */
+static _Noreturn void serve_for_ever(int said)
+{
+    static const char *const blocking[] = {"Pull", NULL};
+    const trp_parameter_server_options options = {.rule = TRP_SERVER_ASYNC};
+    trp_parameter_server *server;
+    trp_server *rpc;
+    char address[64] = "";
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (trp_parameter_server_create(&server, "server", &options, NULL) != TRP_OK ||
+        trp_server_create(&rpc, &(trp_server_options){.threads = 2}) != TRP_OK ||
+        trp_server_add(rpc, trp_parameter_server_service(server), blocking) != TRP_OK ||
+        trp_server_start(rpc) != TRP_OK)
+        _exit(1);
+    snprintf(address, sizeof address, "%s", trp_server_address(rpc));
+    if (write(said, address, sizeof address) != sizeof address)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+struct half {
+    pid_t pid;
+    trp_channel *channel;
+    struct server_link link;
+};
+
+static void push_and_pull(struct half *halves, float *grads)
+{
+    for (size_t i = 0; i < HALVES; i++) {
+        assert_true(halves[i].link.maps);
+        assert_int_equal(server_link_push(&halves[i].link, grads, 1, i == 0), TRP_OK);
+        assert_int_equal(server_link_pull(&halves[i].link), TRP_OK);
+    }
+}
+
+static void halves_start(struct half *halves, char addresses[HALVES][64])
+{
+    for (size_t i = 0; i < HALVES; i++) {
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        halves[i].pid = fork();
+        assert_true(halves[i].pid >= 0);
+        if (halves[i].pid == 0)
+            serve_for_ever(ends[1]);
+        assert_int_equal(read(ends[0], addresses[i], 64), 64);
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
+/* Its own, which no push copies, and another one of its, which is copied there. */
+static void each_server_reads_its_range_of_a_learners_gradient(void **state)
+{
+    static const trp_vector_spec spec = {.name = "params",
+                                         .count = COUNT,
+                                         .learned = true,
+                                         .optimizer = {.kind = TRP_SGD, .learning_rate = 1}};
+    char addresses[HALVES][64];
+    struct half halves[HALVES] = {0};
+    ProtobufCService *services[HALVES];
+    struct vectors vectors;
+    trp_device *device;
+    trp_queue *queue;
+    (void)state;
+    halves_start(halves, addresses); /* before there are threads */
+    trp_learner_servers servers = {
+        .name = "server", .services = services, .count = HALVES, .workers = 1};
+    struct learners_options group = {.name = "learner", .timeout_ms = 20000};
+    struct server_links links = {.servers = &servers, .group = &group, .learner = "learner/0"};
+    boot_id_read(links.host);
+    assert_int_equal(trp_device_find(&device, NULL), TRP_OK);
+    assert_int_equal(trp_queue_create(&queue, device), TRP_OK);
+    assert_int_equal(vectors_create(&vectors, device, queue, &spec, 1), TRP_OK);
+    struct vector *vector = &vectors.each[0];
+    vector_share_grads(&vectors, vector);
+    for (size_t i = 0; i < HALVES; i++) {
+        struct half *half = &halves[i];
+        assert_int_equal(trp_channel_create(&half->channel, addresses[i], NULL), TRP_OK);
+        assert_int_equal(
+            trp_channel_service(half->channel, trp_parameter_server_descriptor(), &services[i]),
+            TRP_OK);
+        half->link = (struct server_link){.links = &links,
+                                          .vector = vector,
+                                          .server = (uint32_t)i,
+                                          .lo = i * COUNT / HALVES,
+                                          .hi = (i + 1) * COUNT / HALVES};
+        assert_int_equal(server_link_join(&half->link, 0), TRP_OK);
+    }
+    float *other = trp_floats_create(COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        vector->grads[i] = -(float)(i % 1000);
+        other[i] = (float)(i % 7);
+    }
+    push_and_pull(halves, vector->grads);
+    push_and_pull(halves, other);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(((float *)vector->values.here)[i] == (float)(i % 1000) - (float)(i % 7));
+    for (size_t i = 0; i < HALVES; i++) {
+        server_link_close(&halves[i].link);
+        trp_channel_destroy(halves[i].channel);
+        writer_end(&(struct writer){.pid = halves[i].pid});
+    }
+    trp_floats_destroy(other);
+    vectors_cleanup(&vectors);
+    trp_queue_destroy(queue);
+}
+
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_server_reads_its_range_of_a_learners_gradient),
+        cmocka_unit_test_setup_teardown(a_server_reads_its_range_of_a_gradient, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_gradient_without_the_range_is_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_kept_is_what_was_stepped_with, setup, teardown),
         cmocka_unit_test_setup_teardown(a_number_that_becomes_infinite_is_in_no_value, setup,
                                         teardown),

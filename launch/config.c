@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -452,14 +453,48 @@ trp_status config_apply(const struct config *config, trp_program *program)
 
 /* What differs between the run's configuration and the program's. */
 struct comparison {
+    const struct config *config;
     const trp_program *program;
     char *refused; /* what may not differ; NULL: nothing does */
     bool log;      /* nothing is refused: what differs is logged */
 };
 
+/* The servers whose files are made for the count at `path`: of them, or of their learners. NULL: it
+ * is another number. */
+static const struct node_group *counted_by(const trp_program *program, const char *path)
+{
+    static const char groups[] = "groups.";
+    bool of_group = strncmp(path, groups, strlen(groups)) == 0;
+    const char *name = of_group ? path + strlen(groups) : path;
+    size_t length = strcspn(name, ".");
+    const struct node_group *group = program_find_group(program, name, length);
+    if (!group || strcmp(name + length, ".count") != 0)
+        return NULL;
+    if (of_group)
+        return group->kind == NODE_SERVER ? group : NULL;
+    return group->kind == NODE_LEARNER ? program_group(program, group->options.learner.server)
+                                       : NULL;
+}
+
+/* Who gave their directories up may have other numbers. */
+static bool servers_have_files(const struct config *config, const struct node_group *servers)
+{
+    const char *slash = strrchr(config->path, '/');
+    int length = slash ? (int)(slash - config->path) + 1 : 0;
+    char *one = xasprintf("%.*s%s", length, config->path, servers->name);
+    char *first = xasprintf("%s.0", one);
+    bool have = access(one, F_OK) == 0 || access(first, F_OK) == 0;
+    free(first);
+    free(one);
+    return have;
+}
+
 static bool may_not_differ(const struct comparison *comparison, const char *path)
 {
     const char *end = strrchr(path, '.');
+    const struct node_group *servers = counted_by(comparison->program, path);
+    if (servers)
+        return servers_have_files(comparison->config, servers);
     if (strncmp(path, "groups.", strlen("groups.")) == 0)
         return strcmp(end, ".kind") == 0 || strcmp(end, ".agent") == 0;
     const trp_option *option = program_option(comparison->program, path);
@@ -516,7 +551,7 @@ static cJSON *reread(cJSON *json)
 
 trp_status config_compare(const struct config *config, const trp_program *program)
 {
-    struct comparison comparison = {.program = program};
+    struct comparison comparison = {.config = config, .program = program};
     cJSON *options = reread(options_json(program)), *groups = reread(groups_json(program));
     for (int pass = 0; pass < 2 && !comparison.refused; pass++) {
         comparison.log = pass > 0;

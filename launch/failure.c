@@ -19,6 +19,11 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
     trp_log(TRP_DEBUG, "%s failed: %s", node->name, failure);
 }
 
+bool run_node_refuses(const struct run_node *node)
+{
+    return node->code == TRP_INVALID_ARGUMENT;
+}
+
 void run_node_excuse(struct run_node *node)
 {
     free(node->excuse);

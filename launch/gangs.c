@@ -258,17 +258,11 @@ void gangs_over(struct run *run, const struct run_node *node, uint64_t number)
 
 /* ---- the end of a member ----------------------------------------------------------------- */
 
-/* Told the same again, one that refused what it is told does so again. */
-static bool refuses(const struct run_node *node)
-{
-    return node->code == TRP_INVALID_ARGUMENT;
-}
-
 static bool can_restart(const struct run_node *node)
 {
     const trp_learner_options *options = &node->group->options.learner;
     return options->on_failure == TRP_ON_FAILURE_CONTINUE && node->restarts < options->restarts &&
-           !refuses(node);
+           !run_node_refuses(node);
 }
 
 /* False: that is not possible. */
@@ -308,7 +302,7 @@ static uint32_t restarts_alone(const struct run *run, const struct node_group *g
 
 static bool restart_alone(struct run *run, struct run_node *node)
 {
-    if (run->phase != RUNNING || refuses(node) ||
+    if (run->phase != RUNNING || run_node_refuses(node) ||
         node->restarts >= restarts_alone(run, node->group))
         return false;
     output_print(run->output, STDERR_FILENO,

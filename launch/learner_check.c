@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/option_table.h"
+#include "core/words.h"
 #include "graph.h"
 
 /* As text; caller frees. NULL: the agent has no such option. */
@@ -37,6 +38,53 @@ static trp_status check_optimizer_fits(const trp_program *program, const struct 
                           group->name, server->name, optimizer);
     free(optimizer);
     return status;
+}
+
+static bool shares_by_steps(const struct node_group *group)
+{
+    uint32_t mode = group->options.learner.mode;
+    return group_is_gang(group) && (mode == TRP_LEARNERS_HOGWILD || mode == TRP_LEARNERS_DOGWILD);
+}
+
+/* As the modes themselves refuse them, who know of momentum, too. */
+static trp_status check_mode_fits(const struct node_group *group)
+{
+    const trp_learner_options *options = &group->options.learner;
+    const char *mode = option_find(group->table, "mode")->choices[options->mode];
+    const char *device = options->device;
+    bool shares = shares_by_steps(group);
+    bool on_hosts = shares || options->server.id != 0 ||
+                    (options->mode == TRP_LEARNERS_GAIA && group_is_gang(group));
+    if (on_hosts && device && strncmp(device, "cuda:", 5) == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "learner '%s': .device is %s, and learners of the mode %s keep their "
+                        "parameters in memory of hosts: use cpu",
+                        group->name, device, mode);
+    char *optimizer = shares ? agent_option(&group->agent, "optimizer") : NULL;
+    trp_status status = TRP_OK;
+    if (optimizer && strcmp(optimizer, "sgd") != 0 && strcmp(optimizer, "rmsprop") != 0 &&
+        strcmp(optimizer, "adam") != 0)
+        status = trp_fail(TRP_INVALID_ARGUMENT,
+                          "learner '%s': the optimizer is %s, and the mode %s has rmsprop, adam, "
+                          "and sgd without momentum",
+                          group->name, optimizer, mode);
+    free(optimizer);
+    return status;
+}
+
+/* The hosts of learners and idle ones have a server each. */
+static trp_status check_servers_fit(const trp_program *program, const struct node_group *group)
+{
+    const struct node_group *servers = program_group(program, group->options.learner.server);
+    uint32_t idle = servers ? servers->options.server.idle_hosts : 0;
+    if (idle == 0 || (idle <= group->count && servers->count == group->count + idle))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "learner '%s': %u learner%s, %u server%s and %s.idle_hosts=%u do not go "
+                    "together: there is one server for each learner and each idle host, and no "
+                    "more idle hosts than learners",
+                    group->name, group->count, plural(group->count), servers->count,
+                    plural(servers->count), servers->name, idle);
 }
 
 /* ---- actors that wait for the version of their items ----------------------------------------- */
@@ -101,6 +149,8 @@ trp_status learner_check(const trp_program *program, const struct node_group *gr
     if (group->kind != NODE_LEARNER || !group->agent.impl)
         return TRP_OK;
     TRP_TRY(check_optimizer_fits(program, group));
+    TRP_TRY(check_mode_fits(group));
+    TRP_TRY(check_servers_fit(program, group));
     return check_waits(program, group);
 }
 

@@ -162,6 +162,9 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
 /* The earliest failure among what `node` uses; NULL: none. */
 const struct run_node *run_failed_use(const struct run *run, const struct run_node *node);
 
+/* It failed of what it is told: told the same again, it does so again. */
+bool run_node_refuses(const struct run_node *node);
+
 /* Takes its failure back: others go on, and so does the run. */
 void run_node_excuse(struct run_node *node);
 

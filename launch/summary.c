@@ -139,7 +139,8 @@ static void print_failure(const struct run *run, const struct run_node *node)
     print_other_failures(run, node);
     print_figures(run, STDERR_FILENO);
     char *command = resume_command(run);
-    output_print(run->output, STDERR_FILENO, "  go on with:     %s", command);
+    output_print(run->output, STDERR_FILENO, "  %-15s %s",
+                 run_node_refuses(node) ? "once mended:" : "go on with:", command);
     free(command);
     char *log = run_dir_log_path(run->dir.shown_path, node->group, node->index);
     output_print(run->output, STDERR_FILENO, "%s: failed: %s: %s; log: %s", run->program->name,

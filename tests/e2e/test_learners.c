@@ -373,6 +373,20 @@ static void a_deterministic_run_refuses_a_group(void **state)
     free(run);
 }
 
+/* Of momentum the mode alone knows, when it begins. */
+static void who_cannot_learn_so_is_not_started_again(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=learner.mode=dogwild", "--set=agent.optimizer=sgd", "--set=agent.momentum=0.9");
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "has the optimizer sgd with momentum, the modes hogwild and ");
+    char *err = scene_read(scene, "err");
+    assert_null(strstr(err, "it is started again"));
+    assert_null(strstr(err, "go on with:")); /* it would fail again */
+    assert_contains(err, "  once mended:    ");
+    free(err);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +419,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_goes_on_with_another_number_of_learners, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(a_deterministic_run_refuses_a_group, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(who_cannot_learn_so_is_not_started_again, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(a_group_is_told_of_once, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(gaia_needs_no_names_of_sites, scene_setup, scene_teardown),

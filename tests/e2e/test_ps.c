@@ -103,17 +103,6 @@ static void a_server_that_hangs_or_may_not_come_back_is_named(void **state)
 }
 
 /* It would say the same again and again. */
-static void who_cannot_learn_so_is_not_started_again(void **state)
-{
-    struct scene *scene = *state;
-    START("--set=server.idle_hosts=1");
-    assert_int_equal(scene_wait(scene), 1);
-    assert_last_line(scene, "err", "server has 2 servers with idle_hosts=1, must have one for");
-    char *err = scene_read(scene, "err");
-    assert_null(strstr(err, "it is started again"));
-    free(err);
-}
-
 static void a_learner_that_is_killed_comes_back(void **state)
 {
     struct scene *scene = *state;
@@ -203,6 +192,23 @@ static void a_run_goes_on_where_its_servers_were(void **state)
     assert_true(steps >= 400 && steps < 410);
 }
 
+/* Their files are for so many. */
+static void other_counts_than_servers_have_are_refused_before_the_start(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=learner.max_steps=20", "--set=evaluator.target_return=0");
+    assert_int_equal(scene_wait(scene), 0);
+    START("--set=learner.max_steps=40", "--set=evaluator.target_return=0", "--resume",
+          "--set=learner.count=3");
+    assert_int_equal(scene_wait(scene), 2);
+    assert_file_contains(scene, "err", "learner.count is 3, was 2");
+    const char *away[] = {"/bin/rm", "-r", "run/server.0", "run/server.1", NULL};
+    assert_int_equal(scene_run(scene, away), 0); /* then no server has any */
+    START("--set=learner.max_steps=40", "--set=evaluator.target_return=0", "--resume",
+          "--set=learner.count=3");
+    assert_int_equal(scene_wait(scene), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
 
 int main(void)
@@ -211,12 +217,12 @@ int main(void)
         TEST(the_target_is_reached_though_servers_are_killed),
         TEST(on_one_host_memory_is_shared_or_not_as_is_said),
         TEST(a_server_that_hangs_or_may_not_come_back_is_named),
-        TEST(who_cannot_learn_so_is_not_started_again),
         TEST(a_learner_that_is_killed_comes_back),
         TEST(all_learners_may_be_killed_at_once),
         TEST(who_hangs_is_left_out_and_comes_back),
         TEST(who_hangs_is_missed_though_another_is_gone),
         TEST(a_run_goes_on_where_its_servers_were),
+        TEST(other_counts_than_servers_have_are_refused_before_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ struct wish {
     trp_actor_options acting;
     uint32_t actors;
     bool served; /* on a server with this rule: */
-    uint32_t rule;
+    uint32_t rule, idle_hosts;
 };
 
 /* The status of a program of these, whose words are to have `words`. */
@@ -24,7 +24,8 @@ static void check_wish(const struct wish *wish, const char *words)
         trp_add_replay(program, "replay", &(trp_replay_options){.agent = &wish->agent});
     if (wish->served)
         learning.server = trp_add_parameter_server(
-            program, "server", 2, &(trp_parameter_server_options){.rule = wish->rule});
+            program, "server", 2,
+            &(trp_parameter_server_options){.rule = wish->rule, .idle_hosts = wish->idle_hosts});
     learning.agent = acting.agent = &wish->agent;
     learning.replay = acting.replay = replay;
     acting.env = "CartPole-v1";
@@ -74,6 +75,49 @@ static void a_rule_that_takes_steps_back_is_for_plain_sgd(void **state)
     check_wish(&wish, NULL);
     wish.agent = dqn_with(TRP_ADAM);
     wish.rule = TRP_SERVER_SSP;
+    check_wish(&wish, NULL);
+}
+
+static void modes_that_share_by_steps_have_optimizers_for_it(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = dqn_with(TRP_ADAGRAD), .learning = {.count = 2}};
+    check_wish(&wish, NULL);
+    wish.learning.mode = TRP_LEARNERS_DOGWILD;
+    check_wish(&wish, "learner 'learner': the optimizer is adagrad, and the mode dogwild has");
+    wish.learning.mode = TRP_LEARNERS_HOGWILD;
+    check_wish(&wish, "the mode hogwild has rmsprop, adam");
+    wish.agent = dqn_with(TRP_RMSPROP);
+    check_wish(&wish, NULL);
+}
+
+static void parameters_in_memory_of_hosts_are_on_no_gpu(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = dqn_with(TRP_ADAM), .learning = {.count = 2, .device = "cuda:0"}};
+    check_wish(&wish, NULL);
+    wish.learning.mode = TRP_LEARNERS_GAIA;
+    check_wish(&wish, "learner 'learner': .device is cuda:0, and learners of the mode gaia keep");
+    wish.learning.mode = TRP_LEARNERS_SERVER;
+    wish.served = true;
+    check_wish(&wish, "learners of the mode server keep");
+    wish.learning.device = "auto"; /* who finds out says so */
+    check_wish(&wish, NULL);
+}
+
+static void hosts_of_learners_and_idle_ones_have_a_server_each(void **state)
+{
+    (void)state;
+    struct wish wish = {.agent = dqn_with(TRP_ADAM),
+                        .learning = {.count = 2, .mode = TRP_LEARNERS_SERVER},
+                        .served = true,
+                        .idle_hosts = 1};
+    check_wish(&wish, "learner 'learner': 2 learners, 2 servers and server.idle_hosts=1 do not go");
+    wish.learning.count = 1;
+    check_wish(&wish, NULL);
+    wish.learning.count = 3;
+    check_wish(&wish, "3 learners, 2 servers");
+    wish.idle_hosts = 0;
     check_wish(&wish, NULL);
 }
 
@@ -186,6 +230,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_optimizer_of_whole_tensors_has_no_ranges),
         cmocka_unit_test(a_rule_that_takes_steps_back_is_for_plain_sgd),
+        cmocka_unit_test(modes_that_share_by_steps_have_optimizers_for_it),
+        cmocka_unit_test(parameters_in_memory_of_hosts_are_on_no_gpu),
+        cmocka_unit_test(hosts_of_learners_and_idle_ones_have_a_server_each),
         cmocka_unit_test(actors_that_wait_insert_what_a_version_is_made_of),
         cmocka_unit_test(who_does_not_wait_or_learns_of_items_again_needs_no_more),
         cmocka_unit_test(all_copies_of_an_actor_act_before_it_waits),

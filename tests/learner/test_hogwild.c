@@ -493,9 +493,9 @@ static void other_optimizers_are_refused_by_name(void **state)
     static const struct {
         trp_optimizer optimizer;
         const char *words;
-    } rows[] = {{{.kind = TRP_LAMB}, "'params' has the optimizer lamb, must be"},
-                {{.kind = TRP_ADAMW}, "'params' has the optimizer adamw, must be"},
-                {{.kind = TRP_SGD, .momentum = 0.9}, "the optimizer sgd with momentum, must be"}};
+    } rows[] = {{{.kind = TRP_LAMB}, "'params' has the optimizer lamb, the modes"},
+                {{.kind = TRP_ADAMW}, "'params' has the optimizer adamw, the modes"},
+                {{.kind = TRP_SGD, .momentum = 0.9}, "the optimizer sgd with momentum, the modes"}};
     for (size_t i = 0; i < 3; i++) {
         struct member member = {0};
         const trp_vector_spec spec = {

@@ -221,18 +221,14 @@ static void free_lists(const struct parser *parser)
 static int wrong_option(const struct parser *parser, char **argv)
 {
     const char *names[OPTIONS_MAX + 1] = {NULL};
-    char word[128], guess[GUESS_BYTES];
-    if (optopt != 0 && optopt != 256)
-        return cli_wrong(parser->name, "there is no option -%c", optopt);
-    snprintf(word, sizeof word, "%s", argv[optind - 1] + 2);
-    word[strcspn(word, "=")] = '\0';
-    for (int i = 0; i < parser->count; i++) {
+    char letter[] = {'-', (char)optopt, '\0'};
+    bool is_letter = optopt != 0 && optopt != 256;
+    for (int i = 0; i < parser->count; i++)
         names[i] = parser->rows[i]->name;
-        if (strcmp(names[i], word) == 0)
-            return cli_wrong(parser->name, "--%s takes no value", word);
-    }
-    return cli_wrong(parser->name, "there is no option --%s%s (--help lists them)", word,
-                     word_guess(word, names, guess));
+    char *words = flags_refusal(is_letter ? letter : argv[optind - 1], names);
+    int status = cli_wrong(parser->name, "%s", words);
+    free(words);
+    return status;
 }
 
 static int wrong_end(const struct parser *parser, char **argv)

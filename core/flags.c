@@ -1,10 +1,12 @@
-/* argp would take two or more lines for a wrong flag and choose the exit status itself. With no
- * error stream it leaves both to us, except for getopt's own line, which names the flag. */
+/* Words about arguments are the same wherever they are read: getopt and argp, which read them, are
+ * told to say nothing. */
 #include "core/flags.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/alloc.h"
+#include "core/words.h"
 
 bool flags_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 {
@@ -14,16 +16,26 @@ bool flags_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)
     return text[0] >= '0' && text[0] <= '9' && !*end && !errno && *value >= min && *value <= max;
 }
 
-void flags_accept_h(int argc, char **argv)
+static bool is_among(const char *name, const char *const *names)
 {
-    static char help[] = "--help";
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "-h") == 0)
-            argv[i] = help;
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
 }
 
-void flags_hint(const char *program, int error)
+char *flags_refusal(const char *word, const char *const *names)
 {
-    if (error == EINVAL)
-        fprintf(stderr, "%s: try --help\n", program);
+    static const char where[] = " (--help lists them)";
+    if (strncmp(word, "--", 2) != 0)
+        return xasprintf("there is no option -%c%s", word[1], where);
+    char guess[GUESS_BYTES], *name = xasprintf("%.*s", (int)strcspn(word + 2, "="), word + 2),
+                             *text;
+    if (!is_among(name, names))
+        text =
+            xasprintf("there is no option --%s%s%s", name, word_guess(name, names, guess), where);
+    else
+        text = xasprintf(strchr(word, '=') ? "--%s takes no value" : "--%s: its value is missing",
+                         name);
+    free(name);
+    return text;
 }

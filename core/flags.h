@@ -1,4 +1,4 @@
-/* Every command line of the project does these alike, beside argp. */
+/* Every command line of the project does these alike. */
 #ifndef TRP_CORE_FLAGS_H
 #define TRP_CORE_FLAGS_H
 
@@ -13,11 +13,9 @@ enum { FLAGS_REFUSED = ECANCELED };
 /* Decimal digits and nothing else, from min to max. */
 bool flags_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
-/* Makes "-h" mean "--help"; before argp_parse(). */
-void flags_accept_h(int argc, char **argv);
-
-/* After argp_parse() returned `error`: when getopt printed the line about the flag it stopped at,
- * one that says where flags are listed follows. */
-void flags_hint(const char *program, int error);
+/* Words for an argument ("--nmae=5", "-x") that getopt refused, where the long options are `names`,
+ * which end with NULL: there is no such one, with the name most like it, or it takes a value, or
+ * none. Caller frees. */
+char *flags_refusal(const char *word, const char *const *names);
 
 #endif

@@ -1,5 +1,5 @@
-/* argp does the work, told to keep quiet as core/flags.c explains; what is wrong with values and
- * combinations is said here. */
+/* argp does the work, and says nothing: with its own words come several lines and an exit status of
+ * its choice. It takes --help for its own where it speaks, so that is an option of ours. */
 #include "options.h"
 
 #include <argp.h>
@@ -48,7 +48,8 @@ static const struct argp_option argp_options[] = {
      "processes (default): one per node; threads: everything in this process", 0},
     {"run-dir", KEY_RUN_DIR, "DIR", 0,
      "Directory of the run (default: a new one in $TROUPE_RUNS or ./runs)", 0},
-    {"resume", KEY_RESUME, NULL, 0, "Go on with the run in --run-dir (default: the latest)", 0},
+    {"resume", KEY_RESUME, "DIR", OPTION_ARG_OPTIONAL,
+     "Go on with the run in DIR or --run-dir (default: the latest)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of the run (default: random)", 0},
     {"deterministic", KEY_DETERMINISTIC, NULL, 0,
      "Repeat a run bit for bit, given its seed (needs --launch=threads; slower)", 0},
@@ -86,6 +87,8 @@ static const struct argp_option argp_options[] = {
     {"node", KEY_NODE, "GROUP/INDEX", OPTION_HIDDEN, NULL, 0},
     {"socket-dir", KEY_SOCKET_DIR, "DIR", OPTION_HIDDEN, NULL, 0},
     {"parent", KEY_PARENT, "PID", OPTION_HIDDEN, NULL, 0},
+    {"help", 'h', NULL, 0, "Give this help list", -1},
+    {"version", 'V', NULL, 0, "Print program version", -1},
     {0},
 };
 
@@ -170,6 +173,7 @@ static error_t parse_run_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_RESUME:
         options->resume = true;
+        options->run_dir = text ? text : options->run_dir;
         return 0;
     case KEY_SEED:
         options->seed_set = true;
@@ -306,11 +310,27 @@ static void remember(struct launch_options *options, int key, const char *text)
     free(value);
 }
 
+static _Noreturn void print_help(const struct argp_state *state)
+{
+    argp_help(state->root_argp, stdout, ARGP_HELP_STD_HELP, state->name);
+    exit(fflush(stdout) == 0 ? 0 : 1);
+}
+
+static _Noreturn void print_version(void)
+{
+    printf("troupe %s\n", trp_version());
+    exit(fflush(stdout) == 0 ? 0 : 1);
+}
+
 static error_t option_parse(int key, char *text, struct argp_state *state)
 {
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->err_stream = NULL;
+    case 'h':
+        print_help(state);
+    case 'V':
+        print_version();
+    case ARGP_KEY_ERROR:
+        ((struct launch_options *)state->input)->stopped_at = state->next;
         return 0;
     case ARGP_KEY_ARG:
         return parse_argument(text, state);
@@ -325,10 +345,29 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
     return error == ARGP_ERR_UNKNOWN ? parse_command_option(key, text, state) : error;
 }
 
-static void print_version(FILE *out, struct argp_state *state)
+/* By `troupe launch`, which makes argv[0] a command. */
+static bool launched(const struct launch_options *options)
 {
-    (void)state;
-    fprintf(out, "troupe %s\n", trp_version());
+    size_t length = strlen(options->program);
+    return strstr(options->program, " launch ") &&
+           strcmp(options->program + length - 3, " --") == 0;
+}
+
+/* Argp did not understand letters that are together, of which it may not have read all, or the word
+ * before the one where it stopped. */
+static void print_refused(const struct launch_options *options, int end, char **argv)
+{
+    int at = options->stopped_at;
+    const char *names[sizeof argp_options / sizeof *argp_options] = {NULL};
+    size_t count = 0;
+    for (size_t i = 0; i + 1 < sizeof argp_options / sizeof *argp_options; i++)
+        if (argp_options[i].name && !(argp_options[i].flags & OPTION_HIDDEN))
+            names[count++] = argp_options[i].name;
+    bool letters = at < end && argv[at][0] == '-' && argv[at][1] != '-' && argv[at][1] != '\0';
+    char *words = flags_refusal(argv[letters ? at : at - 1], names);
+    const char *slash = launched(options) ? NULL : strrchr(options->program, '/');
+    print_text(stderr, "%s: %s\n", slash ? slash + 1 : argv[0], words);
+    free(words);
 }
 
 /* Where argv ends for us: at "--" or its end. */
@@ -338,14 +377,6 @@ static int find_end(int argc, char **argv)
         if (strcmp(argv[i], "--") == 0)
             return i;
     return argc;
-}
-
-/* By `troupe launch`, which makes argv[0] a command. */
-static bool launched(const struct launch_options *options)
-{
-    size_t length = strlen(options->program);
-    return strstr(options->program, " launch ") &&
-           strcmp(options->program + length - 3, " --") == 0;
 }
 
 trp_status launch_options_parse(struct launch_options *options, int argc, char **argv)
@@ -361,18 +392,17 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
     options->build_argv[options->build_argc++] = argv[0];
     for (int i = end + 1; i < argc; i++)
         options->build_argv[options->build_argc++] = argv[i];
-    argp_program_version_hook = print_version;
     static const struct argp argp = {.options = argp_options,
                                      .parser = option_parse,
                                      .args_doc = "[graph|eval] [-- ARGS]",
                                      .doc = doc};
-    flags_accept_h(end, argv);
     static char launched_as[] = "troupe launch FILE.c --";
     if (launched(options))
         argv[0] = launched_as; /* argp would take what follows the last slash of a command */
-    error_t error = argp_parse(&argp, end, argv, 0, NULL, options);
+    error_t error = argp_parse(&argp, end, argv, ARGP_NO_ERRS | ARGP_NO_HELP, NULL, options);
+    if (error == EINVAL)
+        print_refused(options, end, argv);
     argv[0] = options->build_argv[0];
-    flags_hint(options->program, error);
     return error == 0 ? TRP_OK : trp_fail(TRP_INVALID_ARGUMENT, "wrong usage");
 }
 

@@ -52,6 +52,7 @@ struct launch_options {
     char **build_argv; /* freed by launch_options_cleanup() */
     char *flags;       /* " --max-steps=5 ...": what a resume has to repeat; NULL: none. Ours */
     char *settings;    /* of them --config and --set, which eval has to repeat */
+    int stopped_at;    /* what argp would have read next. Ours */
 };
 
 /* Parses; prints what is wrong and returns INVALID_ARGUMENT. --help, -h and --version print and

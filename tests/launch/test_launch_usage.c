@@ -22,6 +22,8 @@ static void a_run_directory_is_not_used_twice(void **state)
     assert_last_line(scene, "err", "there is a run in it already; --resume goes on with it");
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "run", "--", "done", NULL};
     assert_int_equal(scene_run(scene, argv), 0);
+    const char *equal[] = {LAUNCH_PROGRAM, "--resume=run", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, equal), 0);
 }
 
 /* Who may write where sockets are may answer for a node. */
@@ -232,15 +234,41 @@ static void wrong_usage_is_one_line_and_status_2(void **state)
     }
 }
 
-static void an_unknown_flag_ends_with_where_to_look(void **state)
+static void an_unknown_flag_is_one_line_that_says_what_to_do(void **state)
 {
     struct scene *scene = *state;
-    static const char *const flags[] = {"--frobnicate", "-x", "--seed"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
-        const char *argv[] = {LAUNCH_PROGRAM, flags[i], NULL};
+    static const struct usage rows[] = {
+        {"--frobnicate", "launch_program: there is no option --frobnicate (--help lists them)\n"},
+        {"--optons=x", "launch_program: there is no option --optons; did you mean 'options'? "
+                       "(--help lists them)\n"},
+        {"-x", "launch_program: there is no option -x (--help lists them)\n"},
+        {"-xyz", "launch_program: there is no option -x (--help lists them)\n"},
+        {"--deterministic=1", "launch_program: --deterministic takes no value\n"},
+        {"--seed", "launch_program: --seed: its value is missing\n"},
+        {"--max", "launch_program: there is no option --max; did you mean 'max-seconds'? "
+                  "(--help lists them)\n"}, /* or max-steps */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, rows[i].flag, NULL};
         assert_int_equal(scene_run(scene, argv), 2);
-        assert_file_contains(scene, "err", flags[i] + strspn(flags[i], "-"));
-        assert_last_line(scene, "err", "launch_program: try --help");
+        char *text = scene_read(scene, "err");
+        assert_string_equal(text, rows[i].words);
+        free(text);
+    }
+}
+
+/* Where they stand first, as everywhere. */
+static void help_and_version_are_asked_for_by_letters_too(void **state)
+{
+    struct scene *scene = *state;
+    static const struct usage rows[] = {{"-h", "Usage: launch_program [OPTION...] [graph|eval] "},
+                                        {"--help", "  -h, --help "},
+                                        {"-V", "troupe "},
+                                        {"--version", "troupe "}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, "--seed=1", rows[i].flag, NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        assert_file_contains(scene, "out", rows[i].words);
     }
 }
 
@@ -282,12 +310,12 @@ static void help_names_every_option(void **state)
     struct scene *scene = *state;
     static const char *const flags[] = {"--help", "-h"};
     static const char *const options[] = {
-        "--launch=MODE ",    "--run-dir=DIR ",     "--resume ",          "--seed=N ",
-        "--deterministic ",  "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
-        "--grace=S ",        "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
-        "--episodes=N ",     "-?, --help ",        "--usage ",           "-V, --version ",
-        "--set=NAME=VALUE ", "--config=FILE ",     "--options ",         "--stochastic ",
-        "--returns=FILE ",   "--record=FILE ",     "--device=NAME ",
+        "--launch=MODE ",   "--run-dir=DIR ",     "--resume[=DIR] ",    "--seed=N ",
+        "--deterministic ", "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
+        "--grace=S ",       "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
+        "--episodes=N ",    "-h, --help ",        "-V, --version ",     "--set=NAME=VALUE ",
+        "--config=FILE ",   "--options ",         "--stochastic ",      "--returns=FILE ",
+        "--record=FILE ",   "--device=NAME ",
     };
     enum { OPTIONS = sizeof options / sizeof options[0] };
     for (size_t k = 0; k < 2; k++) {
@@ -316,7 +344,8 @@ int main(void)
         TEST(too_few_descriptors_are_an_error_with_numbers),
         TEST(files_that_may_not_grow_do_not_end_a_run),
         TEST(wrong_usage_is_one_line_and_status_2),
-        TEST(an_unknown_flag_ends_with_where_to_look),
+        TEST(an_unknown_flag_is_one_line_that_says_what_to_do),
+        TEST(help_and_version_are_asked_for_by_letters_too),
         TEST(wrong_graphs_are_one_line_and_status_2),
         TEST(help_names_every_option),
     };

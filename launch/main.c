@@ -44,14 +44,20 @@ static int print_graph(const trp_program *program, const struct launch_options *
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
+static int list_options(const trp_program *program, const char *filter)
+{
+    if (program_print_options(program, filter, stdout) == TRP_OK)
+        return fflush(stdout) == 0 ? 0 : 1;
+    print_text(stderr, "%s: --options=%s: %s\n", program->name, filter, trp_last_error());
+    return PROGRAM_REFUSED;
+}
+
 static int run_command(trp_program *program, struct launch_options *options, int argc, char **argv)
 {
     if (options->node)
         return child_run(program, options);
-    if (options->print_options) {
-        program_print_options(program, stdout);
-        return fflush(stdout) == 0 ? 0 : 1;
-    }
+    if (options->print_options)
+        return list_options(program, options->filter);
     if (options->command == COMMAND_GRAPH)
         return print_graph(program, options);
     if (options->command == COMMAND_EVAL)

@@ -66,7 +66,10 @@ static const struct argp_option argp_options[] = {
      "Set one, e.g. actor.envs=8 or agent.n_step=5; may be given many times", 0},
     {"config", KEY_CONFIG, "FILE", 0,
      "Set those in FILE, e.g. the config.json of a run, which repeats it", 0},
-    {"options", KEY_OPTIONS, NULL, 0, "Print all, with values, ranges and defaults", 0},
+    {"options", KEY_OPTIONS, "TEXT", OPTION_ARG_OPTIONAL,
+     "Print all, or those with TEXT in their names (learner, learner.count, n_step), with values, "
+     "ranges and defaults",
+     0},
     {.doc = "Stopping:"},
     {"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after so many seconds", 0},
     {"max-steps", KEY_MAX_STEPS, "N", 0, "Stop after so many learner steps", 0},
@@ -221,6 +224,7 @@ static error_t parse_command_option(int key, char *text, struct argp_state *stat
     switch (key) {
     case KEY_OPTIONS:
         options->print_options = true;
+        options->filter = text;
         return 0;
     case KEY_FORMAT:
         error = option_word(state, "format", text, "text", "dot", &dot);
@@ -260,7 +264,9 @@ static error_t parse_command_option(int key, char *text, struct argp_state *stat
 static error_t parse_argument(char *text, struct argp_state *state)
 {
     struct launch_options *options = state->input;
-    if (options->command == COMMAND_RUN && strcmp(text, "graph") == 0)
+    if (options->print_options && !options->filter)
+        options->filter = text;
+    else if (options->command == COMMAND_RUN && strcmp(text, "graph") == 0)
         options->command = COMMAND_GRAPH;
     else if (options->command == COMMAND_RUN && strcmp(text, "eval") == 0)
         options->command = COMMAND_EVAL;

@@ -37,6 +37,7 @@ struct launch_options {
     const char **sets;                    /* --set, in this order */
     size_t set_count;
     bool print_options;
+    const char *filter; /* of them; NULL: all */
     bool verbose;       /* of a run inside another program: prints what trp_main() prints */
     bool dot;           /* graph */
     const char *params; /* eval */

@@ -178,7 +178,8 @@ trp_status program_set(trp_program *program, const char *source, const char *tar
     return status;
 }
 
-/* What an option without its group is, or is like: "; agent.n_step is an option". Caller frees. */
+/* What an option without its group is, or is like: "; agent.n_step is an option"; or the group that
+ * the word is like. Caller frees. */
 static char *describe_likely(const trp_program *program, const char *option)
 {
     struct option_set *sets = option_sets_create(program);
@@ -188,14 +189,15 @@ static char *describe_likely(const trp_program *program, const char *option)
     for (struct option_set *set = sets; set->name && !text; set++) {
         if (option_find(set->table, option))
             text = xasprintf("; %s.%s is an option", set->name, option);
-        names = xrealloc(names, (count + set->table->count + 1) * sizeof *names);
+        names = xrealloc(names, (count + set->table->count + 2) * sizeof *names);
+        names[count++] = set->name;
         for (size_t i = 0; i < set->table->count; i++)
             names[count++] = set->table->options[i].name;
         names[count] = NULL;
     }
-    option_sets_destroy(sets);
     if (!text)
         text = xstrdup(names ? word_guess(option, names, guess) : "");
+    option_sets_destroy(sets);
     free(names);
     return text;
 }
@@ -242,14 +244,42 @@ const trp_option *program_option(const trp_program *program, const char *path)
 
 /* ---- printing ---------------------------------------------------------------------------- */
 
-void program_print_options(const trp_program *program, FILE *out)
+static bool is_looked_for(const struct option_set *set, const trp_option *option,
+                          const char *filter)
+{
+    char *path = xasprintf("%s.%s", set->name, option->name);
+    bool wanted = strcasestr(path, filter);
+    free(path);
+    return wanted;
+}
+
+trp_status program_print_options(const trp_program *program, const char *filter, FILE *out)
 {
     struct option_set *sets = option_sets_create(program);
-    fprintf(out, "%s: with --set NAME=VALUE, or in a file for --config\n", program->name);
-    for (struct option_set *set = sets; set->name; set++) {
-        fprintf(out, "\n%s (%s)\n", set->name, set->table->name);
-        for (size_t i = 0; i < set->table->count; i++)
-            option_describe(&set->table->options[i], set->name, set->options, out);
-    }
+    const struct option_set *shown = NULL; /* whose heading was the last */
+    if (!filter)
+        filter = "";
+    for (const struct option_set *set = sets; set->name; set++)
+        for (size_t i = 0; i < set->table->count; i++) {
+            const trp_option *option = &set->table->options[i];
+            if (!is_looked_for(set, option, filter))
+                continue;
+            if (!shown)
+                fprintf(out, "%s: with --set NAME=VALUE, or in a file for --config\n",
+                        program->name);
+            if (shown != set)
+                fprintf(out, "\n%s (%s)\n", set->name, set->table->name);
+            shown = set;
+            option_describe(option, set->name, set->options, out);
+        }
     option_sets_destroy(sets);
+    if (shown)
+        return TRP_OK;
+    char *likely = describe_likely(program, filter);
+    trp_status status = trp_fail(TRP_NOT_FOUND,
+                                 "no option has that in its name%s (--options lists "
+                                 "all)",
+                                 likely);
+    free(likely);
+    return status;
 }

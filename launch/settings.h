@@ -41,7 +41,9 @@ const trp_option *program_option_set(const trp_program *program, const char *tar
 /* NULL: there is no option of that path ("actor.envs"). */
 const trp_option *program_option(const trp_program *program, const char *path);
 
-/* Every option with its value, what is allowed, its default and what it is for. */
-void program_print_options(const trp_program *program, FILE *out);
+/* Every option with its value, what is allowed, its default and what it is for; of those with
+ * `filter` in "actor.envs" in any case, where that is not NULL. NOT_FOUND: there are none. */
+TRP_MUST_USE trp_status program_print_options(const trp_program *program, const char *filter,
+                                              FILE *out);
 
 #endif

@@ -174,6 +174,29 @@ static void options_are_printed_and_nothing_is_started(void **state)
 }
 
 /* A learner's network is made for one environment. */
+static void options_are_printed_by_what_is_in_their_names(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const rows[][3] = {/* flag, who is there, who is not */
+                                          {"--options=learner", "  learner.max_steps=", "actor."},
+                                          {"--options=LEARNER.c", "  learner.count=1", "max_steps"},
+                                          {"--options=n_step", "  agent.n_step=", "hidden"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(RUN(scene, "plays", rows[i][0]), 0);
+        assert_file_contains(scene, "out", rows[i][1]);
+        char *text = scene_read(scene, "out");
+        assert_null(strstr(text, rows[i][2]));
+        assert_int_equal(RUN(scene, "plays", "--options", rows[i][0] + strlen("--options=")), 0);
+        char *same = scene_read(scene, "out"); /* with a word behind it */
+        assert_string_equal(same, text);
+        free(same);
+        free(text);
+    }
+    assert_int_equal(RUN(scene, "plays", "--options=lerner"), 2);
+    assert_one_error(scene, "coin: --options=lerner: no option has that in its name; did you mean "
+                            "'learner'? (--options lists all)");
+}
+
 static void an_environment_unlike_the_learners_is_refused_by_both_names(void **state)
 {
     struct scene *scene = *state;
@@ -296,6 +319,7 @@ int main(void)
         TEST(wrong_settings_are_one_line_and_status_2),
         TEST(what_nobody_reads_is_said_at_the_start_with_what_it_needs),
         TEST(options_are_printed_and_nothing_is_started),
+        TEST(options_are_printed_by_what_is_in_their_names),
         TEST(an_environment_unlike_the_learners_is_refused_by_both_names),
         TEST(the_configuration_of_a_run_repeats_it),
         TEST(a_deterministic_run_is_repeated_bit_for_bit_from_its_configuration),

@@ -314,7 +314,7 @@ static void help_names_every_option(void **state)
         "--deterministic ", "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
         "--grace=S ",       "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
         "--episodes=N ",    "-h, --help ",        "-V, --version ",     "--set=NAME=VALUE ",
-        "--config=FILE ",   "--options ",         "--stochastic ",      "--returns=FILE ",
+        "--config=FILE ",   "--options[=TEXT] ",  "--stochastic ",      "--returns=FILE ",
         "--record=FILE ",   "--device=NAME ",
     };
     enum { OPTIONS = sizeof options / sizeof options[0] };

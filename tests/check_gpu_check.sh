@@ -11,6 +11,7 @@ grep -q '^GPU  *none' "$out" || exit 0 # the rows are figures there
 skipped=$(grep -c 'skipped: no GPU$' "$out")
 [ "$skipped" -ge 30 ] || { echo "only $skipped rows say that they were skipped:"; cat "$out"; exit 1; }
 grep -q '^evaluator on the GPU, .*: share of forward and copies alone  *skipped: no GPU$' "$out"
+grep -q '^learner fed by replay on the host, 84x84x4, B=512  *skipped: no GPU$' "$out"
 for part in correct train bench peer sanitize; do
     grep -q "^== $part" "$out" || { echo "part $part is missing"; exit 1; }
 done

@@ -75,6 +75,8 @@ static const trp_option server_rows[] = {
         .help = "of a server whose process died; 0: the program fails"),
     ROW(trp_parameter_server_options, threads, .max = 1024,
         .help = "that take and step a long range in parts; 0: as there are cores, at most 4"),
+    ROW(trp_parameter_server_options, in_flight_bytes, .unit = "bytes",
+        .help = "of gradients that are sent and not all there yet; 0: 1 GiB"),
     ROW(trp_parameter_server_options, no_share,
         .help = "learners on its host push and pull like those elsewhere"),
 };

@@ -57,6 +57,9 @@ typedef struct {
     uint32_t restarts;      /* of a server whose process died, within the run */
     uint32_t threads;       /* that take and step a long range (from a megabyte on) in parts, which
                                changes no bit; 0: as there are cores, at most 4 */
+    uint64_t in_flight_bytes; /* of gradients that are sent, each from its first part on until all
+                                 are there: beyond it learners try again; 0: 1 GiB. No less than
+                                 a gradient has of a server's range */
     bool no_share; /* learners on its host send gradients and are sent values, like those elsewhere
                     */
 } trp_parameter_server_options;

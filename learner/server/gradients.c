@@ -63,14 +63,22 @@ static trp_status stage_part(struct server_table *table, const Troupe__ServerPus
 {
     struct staged_parts *staged = &table->workers[request->worker].staged;
     TRP_TRY(check_size(table, request, numbers, part_fits(table, request, numbers)));
-    if (!staged->numbers)
-        staged->numbers = trp_floats_create(table->shard.count);
+    trp_status status = parts_room_take(table->parts_room, staged, table->shard.count);
+    if (status != TRP_OK)
+        return trp_fail(status, "%s pushed to '%s': %s", table->workers[request->worker].name,
+                        table->vector, trp_last_error());
     if (staged->number != request->parts)
-        *staged = (struct staged_parts){.number = request->parts, .numbers = staged->numbers};
+        staged->have = 0;
+    staged->number = request->parts;
+    staged->heard_ns = clock_now_ns(&clock_monotonic);
     memcpy(staged->numbers + request->part_from / sizeof(float), request->gradients.data,
            request->gradients.len);
     staged->have += request->gradients.len;
-    *grads = staged->have == request->part_of ? staged->numbers : NULL;
+    *grads = NULL;
+    if (staged->have < request->part_of)
+        return TRP_OK;
+    *grads = staged->numbers;
+    staged->number = 0;
     return TRP_OK;
 }
 

@@ -21,6 +21,11 @@ enum {
     KEEP_VERSION_GAP = 1 << 20,
     /* server.c: a pull of a worker that is gone has a thread for so long; workers ask for less. */
     SERVER_WAIT_MS_MAX = 1000,
+    /* parts_room.c: gradients of which not all parts are there, where no option says; as rpc/ has
+     * of messages. One whose parts do not come for so long may not be complete any more, when
+     * another one needs the room: learners try for longer. */
+    STAGED_BYTES = 1 << 30,
+    STAGED_SILENCE_MS = 1000,
     /* passes.c: less than this takes as long as to wake a thread; more threads than this wait for
      * memory. */
     PASS_PART_NUMBERS = 1 << 17,

@@ -37,6 +37,7 @@ struct trp_parameter_server {
     char host[BOOT_ID_BYTES];
     struct mutex mutex; /* all that follows */
     struct passes passes;
+    struct parts_room parts_room;
     struct cond changed;
     struct server_table *tables[TRP_UPDATER_VECTORS_MAX];
     size_t table_count;
@@ -107,7 +108,7 @@ static trp_status add_table(trp_parameter_server *server, const Troupe__ServerJo
     if (server->table_count == TRP_UPDATER_VECTORS_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s has %zu vectors already", server->name,
                         server->table_count);
-    TRP_TRY(server_table_create(table, &options, request));
+    TRP_TRY(server_table_create(table, &options, &server->parts_room, request));
     keep_init(&(*table)->keep, server->dir, request->vector,
               server->options.durability == TRP_SERVER_KEEPS_LOG);
     trp_status status = server_table_load(*table, request);
@@ -302,6 +303,7 @@ trp_status trp_parameter_server_create(trp_parameter_server **out, const char *n
     server->service = service_functions;
     server->options = *options;
     server->passes.threads = options->threads;
+    server->parts_room.limit = options->in_flight_bytes ? options->in_flight_bytes : STAGED_BYTES;
     server->name = xstrdup(name);
     server->dir = dir ? xstrdup(dir) : NULL;
     boot_id_read(server->host);

@@ -17,6 +17,7 @@ bool server_table_name_is_one(const char *vector)
 /* ---- its life ------------------------------------------------------------------------------ */
 
 trp_status server_table_create(struct server_table **out, const struct shard_options *options,
+                               struct parts_room *parts_room,
                                const Troupe__ServerJoinRequest *request)
 {
     struct server_table *table = xcalloc(1, sizeof *table);
@@ -29,6 +30,7 @@ trp_status server_table_create(struct server_table **out, const struct shard_opt
     }
     table->vector = xstrdup(request->vector);
     table->first = request->first;
+    table->parts_room = parts_room;
     table->workers = xcalloc(options->workers, sizeof *table->workers);
     table->keep.fd = -1;
     *out = table;
@@ -39,7 +41,7 @@ void server_table_destroy(struct server_table *table)
 {
     for (uint32_t i = 0; table->workers && i < table->shard.options.workers; i++) {
         shared_values_unmap(table->workers[i].gradients, table->workers[i].mapped);
-        trp_floats_destroy(table->workers[i].staged.numbers);
+        parts_room_leave(table->parts_room, &table->workers[i].staged);
         free(table->workers[i].name);
     }
     free(table->workers);
@@ -152,6 +154,7 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     free(worker->name);
     worker->name = xstrdup(request->name);
     worker->heard_ns = clock_now_ns(&clock_monotonic);
+    worker->staged.number = 0; /* those before are of a life that is over */
     shared_values_unmap(worker->gradients, worker->mapped);
     worker->gradients = NULL;
     if (gradients) {

@@ -12,14 +12,8 @@
 #include "keys.h"
 #include "parameter_server.pb-c.h"
 #include "shared_values.h"
+#include "parts_room.h"
 #include "values.h"
-
-/* A gradient that comes in parts. */
-struct staged_parts {
-    uint64_t number; /* of those that belong together; 0: none ever came */
-    size_t have;     /* bytes */
-    float *numbers;  /* [count of the shard]; or NULL */
-};
 
 struct server_table_worker {
     char *name;                            /* NULL: it has not joined in this life */
@@ -38,6 +32,7 @@ struct server_table {
     struct keys keys;
     struct table_values values;          /* the shard's */
     struct server_table_worker *workers; /* as many as the shard has */
+    struct parts_room *parts_room;       /* the server's */
     uint64_t waited_clock;               /* of the slowest, since: */
     int64_t waited_ns;                   /* 0: nobody waits */
     uint64_t most_behind;                /* at a read, of all so far */
@@ -50,6 +45,7 @@ bool server_table_name_is_one(const char *vector);
 
 TRP_MUST_USE trp_status server_table_create(struct server_table **out,
                                             const struct shard_options *options,
+                                            struct parts_room *parts_room,
                                             const Troupe__ServerJoinRequest *request);
 void server_table_destroy(struct server_table *table);
 

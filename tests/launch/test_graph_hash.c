@@ -53,6 +53,11 @@ static void add_a_learner(trp_program *program, const void *options)
     trp_add_learner(program, "x", options);
 }
 
+static void add_a_parameter_server(trp_program *program, const void *options)
+{
+    trp_add_parameter_server(program, "x", 1, options);
+}
+
 static void add_an_actor(trp_program *program, const void *options)
 {
     trp_add_actors(program, "x", 1, options);
@@ -308,6 +313,27 @@ static void every_option_of_a_learner_is_hashed(void **state)
                   (&(trp_learner_options){.agent = &fixture->agent, .replay = {1}}));
 }
 
+static void every_option_of_a_parameter_server_is_hashed(void **state)
+{
+    (void)state;
+    const struct field fields[] = {
+        OTHER(trp_parameter_server_options, rule, {TRP_SERVER_ASYNC}),
+        OTHER(trp_parameter_server_options, slack, {1}),
+        OTHER(trp_parameter_server_options, softness, {2}),
+        OTHER(trp_parameter_server_options, max_staleness, {1}),
+        OTHER(trp_parameter_server_options, push_every, {2}),
+        OTHER(trp_parameter_server_options, fetch_every, {2}),
+        OTHER(trp_parameter_server_options, idle_hosts, {1}),
+        OTHER(trp_parameter_server_options, durability, {TRP_SERVER_KEEPS_CHECKPOINTS}),
+        OTHER(trp_parameter_server_options, restarts, {1}),
+        OTHER(trp_parameter_server_options, threads, {1}),
+        OTHER(trp_parameter_server_options, in_flight_bytes, {1}),
+        OTHER(trp_parameter_server_options, no_share, {true}),
+    };
+    ASSERT_HASHED(trp_parameter_server_options, fields, add_a_parameter_server,
+                  (&(trp_parameter_server_options){0}));
+}
+
 static void every_option_of_an_actor_is_hashed(void **state)
 {
     struct fixture *fixture = *state;
@@ -440,11 +466,17 @@ static void every_option_of_an_agent_is_hashed(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        TEST(equal_programs_have_equal_hashes),     TEST(hashes_differ_with_names_counts_and_kinds),
-        TEST(every_option_of_a_replay_is_hashed),   TEST(every_option_of_a_table_is_hashed),
-        TEST(long_options_are_hashed_to_their_end), TEST(every_option_of_a_learner_is_hashed),
-        TEST(every_option_of_an_actor_is_hashed),   TEST(every_option_of_an_evaluator_is_hashed),
-        TEST(every_option_of_a_node_is_hashed),     TEST(every_option_of_an_agent_is_hashed),
+        TEST(equal_programs_have_equal_hashes),
+        TEST(hashes_differ_with_names_counts_and_kinds),
+        TEST(every_option_of_a_replay_is_hashed),
+        TEST(every_option_of_a_table_is_hashed),
+        TEST(long_options_are_hashed_to_their_end),
+        TEST(every_option_of_a_learner_is_hashed),
+        TEST(every_option_of_an_actor_is_hashed),
+        TEST(every_option_of_an_evaluator_is_hashed),
+        TEST(every_option_of_a_node_is_hashed),
+        TEST(every_option_of_an_agent_is_hashed),
+        TEST(every_option_of_a_parameter_server_is_hashed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

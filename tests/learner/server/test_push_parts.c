@@ -1,5 +1,6 @@
 /* Gradients that come to a parameter server in parts: together they are one push, whichever way
- * they come, and what is no part of it takes no effect. */
+ * they come, and what is no part of it takes no effect. Those that are not complete take no more
+ * memory than there is for them, and none for good. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <troupe/parameter_server.h>
 #include <troupe/rpc.h>
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "learner/modes/limits.h"
 #include "learner/modes/server_link.h"
 #include "learner/modes/vectors.h"
@@ -33,14 +35,10 @@ struct asked {
     uint64_t sequence;
 };
 
-static int setup_asked(void **state)
+static void join(struct asked *asked, uint32_t worker)
 {
-    struct asked *asked = xcalloc(1, sizeof *asked);
     Troupe__ServerOptimizer sgd = TROUPE__SERVER_OPTIMIZER__INIT;
     Troupe__ServerJoinRequest join = TROUPE__SERVER_JOIN_REQUEST__INIT;
-    const trp_parameter_server_options options = {.rule = TRP_SERVER_ASYNC};
-    assert_int_equal(trp_parameter_server_create(&asked->server, "server/0", &options, NULL),
-                     TRP_OK);
     sgd.kind = TRP_SGD;
     sgd.learning_rate = 1;
     join.workers = WORKERS;
@@ -48,15 +46,42 @@ static int setup_asked(void **state)
     join.name = (char[]){"learner/0"};
     join.count = COUNT;
     join.optimizer = &sgd;
+    join.worker = worker;
     join.values = (ProtobufCBinaryData){sizeof asked->grads, (uint8_t *)asked->grads};
-    for (; join.worker < WORKERS; join.worker++)
-        assert_int_equal(
-            trp_call(trp_parameter_server_service(asked->server), "Join", &join.base, NULL, NULL),
-            TRP_OK);
+    assert_int_equal(
+        trp_call(trp_parameter_server_service(asked->server), "Join", &join.base, NULL, NULL),
+        TRP_OK);
+}
+
+static int setup_with(void **state, uint64_t in_flight_bytes)
+{
+    struct asked *asked = xcalloc(1, sizeof *asked);
+    const trp_parameter_server_options options = {.rule = TRP_SERVER_ASYNC,
+                                                  .in_flight_bytes = in_flight_bytes};
+    assert_int_equal(trp_parameter_server_create(&asked->server, "server/0", &options, NULL),
+                     TRP_OK);
+    for (uint32_t i = 0; i < WORKERS; i++)
+        join(asked, i);
     for (size_t i = 0; i < COUNT; i++)
         asked->grads[i] = -(float)(i + 1);
     *state = asked;
     return 0;
+}
+
+static int setup_asked(void **state)
+{
+    return setup_with(state, 0);
+}
+
+/* For one gradient and a part of another. */
+static int setup_narrow(void **state)
+{
+    return setup_with(state, sizeof((struct asked *)0)->grads + PART * sizeof(float));
+}
+
+static int setup_too_narrow(void **state)
+{
+    return setup_with(state, sizeof((struct asked *)0)->grads - 1);
 }
 
 static int teardown_asked(void **state)
@@ -219,6 +244,83 @@ static void parts_that_are_not_finite_together_are_refused(void **state)
     check_values(asked, 1, 1);
 }
 
+static trp_status part_of_worker(struct asked *asked, uint32_t worker, size_t place,
+                                 uint64_t sequence, bool *part)
+{
+    Troupe__ServerPushRequest push = part_of(asked, 1 + sequence, place * PART, PART);
+    push.worker = worker;
+    push.sequence = sequence;
+    return push_part(asked, &push, part);
+}
+
+static void push_of_worker(struct asked *asked, uint32_t worker, uint64_t sequence, size_t first)
+{
+    for (size_t i = first; i < 3; i++) {
+        bool part;
+        assert_int_equal(part_of_worker(asked, worker, i, sequence, &part), TRP_OK);
+        assert_int_equal(part, i < 2);
+    }
+}
+
+static void check_is_refused(struct asked *asked, uint32_t worker, uint64_t sequence,
+                             trp_status expected)
+{
+    bool part;
+    assert_int_equal(part_of_worker(asked, worker, 0, sequence, &part), expected);
+    assert_non_null(strstr(trp_last_error(), "pushed to 'params'"));
+    assert_non_null(strstr(trp_last_error(), "in_flight_bytes"));
+}
+
+static void who_finds_no_room_for_a_gradient_waits_for_the_others(void **state)
+{
+    struct asked *asked = *state;
+    bool part;
+    assert_int_equal(part_of_worker(asked, 0, 0, 0, &part), TRP_OK);
+    check_is_refused(asked, 1, 0, TRP_UNAVAILABLE);
+    push_of_worker(asked, 0, 0, 1);
+    push_of_worker(asked, 1, 0, 0); /* as soon as that is complete */
+    push_of_worker(asked, 0, 1, 0);
+    check_values(asked, 3, 3);
+}
+
+static void who_joins_again_leaves_the_room_of_its_parts(void **state)
+{
+    struct asked *asked = *state;
+    bool part;
+    assert_int_equal(part_of_worker(asked, 0, 0, 0, &part), TRP_OK);
+    assert_int_equal(part_of_worker(asked, 0, 1, 0, &part), TRP_OK);
+    check_is_refused(asked, 1, 0, TRP_UNAVAILABLE);
+    join(asked, 0);
+    push_of_worker(asked, 1, 0, 0);
+    push_of_worker(asked, 0, 0, 0);
+    check_values(asked, 2, 2);
+}
+
+/* The parts that came before are gone with the room: the others do not complete them. */
+static void parts_that_stop_coming_leave_their_room(void **state)
+{
+    struct asked *asked = *state;
+    bool part;
+    assert_int_equal(part_of_worker(asked, 0, 0, 0, &part), TRP_OK);
+    assert_int_equal(part_of_worker(asked, 0, 1, 0, &part), TRP_OK);
+    struct deadline give_up = deadline_in_ms(&clock_monotonic, 20000);
+    while (part_of_worker(asked, 1, 0, 0, &part) == TRP_UNAVAILABLE)
+        assert_false(deadline_passed(give_up, &clock_monotonic));
+    push_of_worker(asked, 1, 0, 1);
+    check_values(asked, 1, 1);
+    assert_int_equal(part_of_worker(asked, 0, 2, 0, &part), TRP_OK);
+    assert_true(part);
+    check_values(asked, 1, 1);
+    for (size_t i = 0; i < 3; i++) /* it tries again */
+        give_part(asked, 9, i * PART, i == 2);
+    check_values(asked, 2, 2);
+}
+
+static void a_gradient_that_never_has_room_is_refused_for_good(void **state)
+{
+    check_is_refused(*state, 0, 0, TRP_RESOURCE_EXHAUSTED);
+}
+
 /* ---- a learner elsewhere ----------------------------------------------------------------------
  */
 
@@ -349,13 +451,19 @@ static void a_learner_elsewhere_pushes_once_what_it_pushes(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_asked, teardown_asked)
+#define TEST(name)   cmocka_unit_test_setup_teardown(name, setup_asked, teardown_asked)
+#define NARROW(name) cmocka_unit_test_setup_teardown(name, setup_narrow, teardown_asked)
     const struct CMUnitTest tests[] = {
         TEST(parts_in_any_order_are_one_push),
         TEST(parts_with_another_number_begin_anew),
         TEST(each_worker_has_its_own_parts),
         TEST(a_part_that_fits_nowhere_is_refused),
         TEST(parts_that_are_not_finite_together_are_refused),
+        NARROW(who_finds_no_room_for_a_gradient_waits_for_the_others),
+        NARROW(who_joins_again_leaves_the_room_of_its_parts),
+        NARROW(parts_that_stop_coming_leave_their_room),
+        cmocka_unit_test_setup_teardown(a_gradient_that_never_has_room_is_refused_for_good,
+                                        setup_too_narrow, teardown_asked),
         cmocka_unit_test(a_learner_elsewhere_pushes_once_what_it_pushes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

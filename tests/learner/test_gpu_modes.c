@@ -110,6 +110,77 @@ static void a_step_of_learners_together_has_no_work_for_the_host(void **state)
             fail_msg("nobody asked for %s", names[i]);
 }
 
+/* ---- what crosses the bus ----------------------------------------------------------------------
+ */
+
+struct crossing {
+    uint64_t down, up; /* bytes of the first member's GPU */
+};
+
+static struct crossing crossing_of(struct plan plan, uint64_t steps)
+{
+    struct twin_device *twins = xcalloc(plan.members, sizeof *twins);
+    plan.steps = steps;
+    for (uint32_t i = 0; i < plan.members; i++) {
+        plan.device[i] = twin_device_init(&twins[i], i + 1);
+        twins[i].machine.more = find_and_count;
+    }
+    struct run *run = run_all(&plan);
+    for (uint32_t i = 0; i < plan.members; i++)
+        assert_int_equal(run->members[i].status, TRP_OK);
+    struct crossing crossing = {twins[0].machine.delivered, twins[0].machine.received};
+    run_free(run);
+    free(twins);
+    return crossing;
+}
+
+/* In a step. */
+static struct crossing crossing_each(const struct plan *plan)
+{
+    enum { FEW = 6, MORE = 10 };
+    struct crossing few = crossing_of(*plan, FEW), more = crossing_of(*plan, MORE);
+    assert_int_equal((more.down - few.down) % (MORE - FEW), 0);
+    assert_int_equal((more.up - few.up) % (MORE - FEW), 0);
+    return (struct crossing){(more.down - few.down) / (MORE - FEW),
+                             (more.up - few.up) / (MORE - FEW)};
+}
+
+/* More than one has that gossips with nobody, as docs/gpu.md says: bytes each way, in a step. */
+static void what_crosses_the_bus_is_what_the_manual_says(void **state)
+{
+    (void)state;
+    enum { SECOND = NUMBERS / 2 + 1, LEARNED = NUMBERS + SECOND, ALL = LEARNED + NUMBERS };
+    enum { HEADS = 2 * HEAD_NUMBERS, STEPS = 2 };
+    enum { WORDS = 2 * sizeof(float) + 2 * sizeof(trp_phase_part) }; /* of a vector, two members */
+    static const struct {
+        const char *mode, *kind;
+        uint64_t bytes;
+    } rows[] = {{"synchronous", NULL, 4 * (LEARNED + HEADS)},
+                {"synchronous", "qsgd", 4 * (LEARNED + HEADS)},
+                {"sharded", NULL, 8 * (LEARNED + HEADS) + 2 * WORDS},
+                {"local_sgd", NULL, 4 * ALL / STEPS},
+                {"local_sgd", "bf16", 4 * (ALL + HEADS) / STEPS},
+                {"gossip", NULL, 4 * ALL}};
+    const struct plan one = {.members = 1,
+                             .mode = "gossip",
+                             .optimizer = {.kind = TRP_ADAM, .learning_rate = 0.01},
+                             .second = true};
+    struct crossing alone = crossing_each(&one);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct plan plan = one;
+        plan.members = 2;
+        plan.mode = rows[i].mode;
+        plan.local_steps = STEPS;
+        plan.compression.kind = rows[i].kind;
+        struct crossing each = crossing_each(&plan);
+        uint64_t bytes = rows[i].bytes;
+        if (each.down - alone.down != bytes || each.up - alone.up != bytes)
+            fail_msg("%s, %s: %" PRIu64 " bytes down and %" PRIu64 " up, not %" PRIu64, plan.mode,
+                     plan.compression.kind ? plan.compression.kind : "as it is",
+                     each.down - alone.down, each.up - alone.up, bytes);
+    }
+}
+
 /* ---- beside float64 ----------------------------------------------------------------------------
  */
 
@@ -217,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_of_learners_together_has_no_work_for_the_host),
+        cmocka_unit_test(what_crosses_the_bus_is_what_the_manual_says),
         cmocka_unit_test(their_kernels_compute_what_float64_does),
     };
     nvidia_look_under(FAKE_NCCL "_old"); /* none that works: sums go through the host */

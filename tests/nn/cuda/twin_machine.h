@@ -87,6 +87,7 @@ struct twin_machine {
     uint64_t graphs, launches, runs, waits, convolutions, calls;
     uint64_t host_works;            /* functions of the host's, on copies of operands */
     uint64_t deliveries, delivered; /* copies to the host, and their bytes */
+    uint64_t received;              /* bytes that came from there */
     const struct cuda_kernel *(*more)(const char *name); /* kernels besides those of nn/ */
 };
 
@@ -496,6 +497,7 @@ static inline void twin_copy(struct machine *machine, struct machine_stream *str
     assert_true(twin_owns(machine, to) != delivers);
     twin_of(machine)->deliveries += delivers;
     twin_of(machine)->delivered += delivers ? bytes : 0;
+    twin_of(machine)->received += delivers ? 0 : bytes;
     action->to = to;
     action->from = from;
     action->bytes = bytes;

@@ -263,7 +263,8 @@ function(troupe_test_limit name seconds)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${limit} COST ${seconds})
 endfunction()
 
-# troupe_test(folder/name [TIMEOUT s] LINK ...): tests/<folder>/test_<name>.c, one ctest case.
+# troupe_test(folder/name [TIMEOUT s] LINK ...): tests/<folder>/test_<name>.c, one ctest case with the
+# folder as its label.
 function(troupe_test path)
     cmake_parse_arguments(ARG "" "TIMEOUT" "LINK" ${ARGN})
     if(NOT ARG_TIMEOUT)
@@ -276,6 +277,7 @@ function(troupe_test path)
     add_dependencies(test_${name} troupe_proto_headers)
     add_test(NAME ${name} COMMAND test_${name})
     troupe_test_limit(${name} ${ARG_TIMEOUT})
+    set_tests_properties(${name} PROPERTIES LABELS ${folder})
 endfunction()
 
 # troupe_test_scripted(): test_scripted_net, the network of tests that does as a script says.

@@ -59,7 +59,7 @@ static void passes_forward_and_backward_take_them_for_zeros(void **state)
         trp_net *net;
         OR_FAIL(trp_net_create(
             &net, &(trp_net_options){.spec = &spec, .batch = ROWS, .threads = threads}));
-        float params[COUNT] = {half}, grads[COUNT], in[ROWS], out[ROWS], slopes[ROWS];
+        float params[COUNT] = {half}, grads[COUNT] = {0}, in[ROWS], out[ROWS], slopes[ROWS];
         for (size_t i = 0; i < ROWS; i++)
             in[i] = slopes[i] = half;
         trp_net_rows rows = {.rows = ROWS, .inputs = {in}, .outputs = {out}};

@@ -27,7 +27,7 @@ enum {
     QUEUED_MAX = 3,
 };
 
-static const int64_t PROMPT_NS = 1000000000;
+static const int64_t PROMPT_NS = 5000000000;
 
 /* ---- a server whose streams never end -------------------------------------------------------- */
 

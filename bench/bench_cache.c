@@ -224,7 +224,7 @@ static trp_status learner_run(trp_context *context, const void *arg)
         trp_context_stop_program(context, true, "all turns were taken");
     while (status == TRP_OK && !trp_stop_wait(trp_context_stop(context), 100))
         ; /* the others come to their end */
-    if (!trp_context_withdraw(context))
+    if (!trp_context_withdraw(context, status))
         return status; /* somebody may still call */
     trp_publisher_destroy(publisher);
     free(counting);

@@ -146,7 +146,7 @@ static trp_status learner_run(trp_context *context, const void *arg)
         status = learner_open(&learner, channel);
     if (status == TRP_OK)
         status = learner_learn(&learner, context);
-    if (trp_context_withdraw(context)) /* nobody is inside the publisher any more */
+    if (trp_context_withdraw(context, status)) /* nobody is inside the publisher any more */
         learner_cleanup(&learner);
     return status;
 }

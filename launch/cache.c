@@ -236,7 +236,7 @@ trp_status cache_run(trp_context *context)
         status = serve_params(cache, options);
     if (status == TRP_CANCELLED && trp_stop_requested(trp_context_stop(context)))
         status = TRP_OK;
-    if (!context_withdraw(context, status))
+    if (!trp_context_withdraw(context, status))
         return status; /* somebody may still call */
     trp_publisher_destroy(cache->publisher);
     trp_params_client_destroy(cache->client);

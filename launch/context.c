@@ -145,8 +145,9 @@ static bool wait_for_callers_locked(trp_context *context, const struct peer *pee
     return peer->users == 0;
 }
 
-bool trp_context_withdraw(trp_context *context)
+bool trp_context_withdraw(trp_context *context, trp_status status)
 {
+    context_ended(context, status);
     if (!context->serving)
         return true;
     struct host *host = context->host;
@@ -166,12 +167,6 @@ bool trp_context_withdraw(trp_context *context)
         trp_log(TRP_ERROR, "peers did not stop calling this node within %g s",
                 (double)host->options.grace_ms / 1000);
     return !context->serving;
-}
-
-bool context_withdraw(trp_context *context, trp_status status)
-{
-    context_ended(context, status);
-    return trp_context_withdraw(context);
 }
 
 /* ---- dialling ---------------------------------------------------------------------------- */
@@ -289,7 +284,7 @@ trp_status trp_context_params(trp_context *context, trp_node node, uint32_t inde
 static void end_service(trp_context *context)
 {
     ProtobufCService *service = context->service;
-    if (context->server && trp_context_withdraw(context) && service->destroy)
+    if (context->server && trp_context_withdraw(context, TRP_OK) && service->destroy)
         service->destroy(service);
 }
 

@@ -133,9 +133,6 @@ void context_init(trp_context *context, struct host *host, uint32_t number);
  * what the node serves is withdrawn: who calls it fails of that, and may end first. */
 void context_ended(trp_context *context, trp_status status);
 
-/* trp_context_withdraw() of a body that ended so. */
-TRP_MUST_USE bool context_withdraw(trp_context *context, trp_status status);
-
 /* Gives up the server and the channels; the body has returned. */
 void context_close(trp_context *context);
 void context_cleanup(trp_context *context);

@@ -121,7 +121,7 @@ static trp_status replay_run(trp_context *context)
             report_tables(context, self);
         while (!trp_stop_wait(trp_context_stop(context), REPLAY_REPORT_MS));
         trp_channel_destroy(self);
-        if (!trp_context_withdraw(context))
+        if (!trp_context_withdraw(context, status))
             return status;
         trp_replay_server_stop(server, REPLAY_GRACE_MS);
     }
@@ -187,7 +187,7 @@ static trp_status server_run(trp_context *context)
     if (status == TRP_OK)
         status = trp_parameter_server_save(server);
     print_bound(context, server);
-    if (context_withdraw(context, status))
+    if (trp_context_withdraw(context, status))
         trp_parameter_server_destroy(server);
     return status;
 }
@@ -377,7 +377,7 @@ static trp_status learner_run(trp_context *context)
         status = trp_context_serve(context, trp_learner_service(learner), NULL);
     if (status == TRP_OK)
         status = learner_learn(context, learner);
-    if (context_withdraw(context, status))
+    if (trp_context_withdraw(context, status))
         trp_learner_destroy(learner);
     return status;
 }

@@ -282,11 +282,12 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_context_serve(trp_context *context, ProtobufCService *service,
                                                   const trp_serve_options *options);
 
-/* Ends what trp_context_serve() began, without service->destroy. Peers in this process are stopped
- * and waited for first, for the grace period (--grace). False, and logged: some did not stop; they
- * may call at any moment, so the object must be left as it is. Nothing to do: returns true at
- * once. */
-TRP_API TRP_MUST_USE bool trp_context_withdraw(trp_context *context);
+/* Ends what trp_context_serve() began, without service->destroy. `status` is how the body ends:
+ * when it has failed, the launcher is told at once why (the last error), as callers that find
+ * nobody here fail of it, and may end before this node has. Peers in this process are stopped and
+ * waited for first, for the grace period (--grace). False, and logged: some did not stop; they may
+ * call at any moment, so the object must be left as it is. Nothing to do: returns true at once. */
+TRP_API TRP_MUST_USE bool trp_context_withdraw(trp_context *context, trp_status status);
 
 /* A channel to member `index` of the group `node`, an edge declared in `uses`: in-process when it
  * runs in this process. Waits up to 60 s for it to serve. UNAVAILABLE names the node and its state;

@@ -57,14 +57,29 @@ static void pull(Troupe__Params_Service *service, const Troupe__PullRequest *req
 
 static Troupe__Params_Service service = {.base = TROUPE__PARAMS__BASE_INIT, .pull = pull};
 
+static bool is_late(void)
+{
+    return is("served_to_the_late") || is("withdrawn_from_the_late");
+}
+
+/* As a body that frees what it serves. */
+static trp_status break_down(trp_context *context, bool withdraws)
+{
+    trp_status status = trp_fail(TRP_DATA_LOSS, "the base broke");
+    if (withdraws && trp_context_withdraw(context, status))
+        return trp_fail(TRP_INTERNAL, "nobody was there to withdraw from");
+    return status;
+}
+
 static trp_status base_serve(trp_context *context)
 {
     TRP_TRY(trp_context_serve(context, &service.base, NULL));
-    bool deaf = is("served_to_the_deaf"), late = is("served_to_the_late");
+    bool deaf = is("served_to_the_deaf"), withdraws = is("withdrawn_from_the_late");
+    bool late = is_late();
     while ((deaf && pulls < 2) || (late && pulls == 0))
         trp_stop_wait(trp_context_stop(context), 5);
     if (is("served_then_fails") || deaf || late)
-        return trp_fail(TRP_DATA_LOSS, "the base broke");
+        return break_down(context, withdraws);
     return wait_for_stop(context);
 }
 
@@ -77,8 +92,8 @@ static trp_status base_run(trp_context *context, const void *arg)
     }
     if (is("leaves"))
         return TRP_OK;
-    if (is("serve") || is("served_then_fails") || is("served_to_the_deaf") ||
-        is("served_to_the_late") || is("asks"))
+    if (is("serve") || is("served_then_fails") || is("served_to_the_deaf") || is_late() ||
+        is("asks"))
         return base_serve(context);
     if (is("waits_for_silent")) {
         fputs("here, but silent\n", stdout);
@@ -221,12 +236,12 @@ static trp_status user_run(trp_context *context, const void *arg)
             print_long_lines();
         return TRP_OK;
     }
-    if (is("served_to_the_deaf") || is("served_to_the_late")) {
-        if (is("served_to_the_late") && trp_context_index(context) == 1)
+    if (is("served_to_the_deaf") || is_late()) {
+        if (is_late() && trp_context_index(context) == 1)
             trp_stop_wait(trp_context_stop(context), -1); /* of the base that is withdrawn */
         TRP_TRY(call_base(context));
         for (;;)
-            if (is("served_to_the_late") && trp_stop_requested(trp_context_stop(context)))
+            if (is_late() && trp_stop_requested(trp_context_stop(context)))
                 trp_log(TRP_ERROR, "it goes on");
             else
                 poll(NULL, 0, 20);

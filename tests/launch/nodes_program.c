@@ -173,7 +173,7 @@ static trp_status giver_run(trp_context *context, const void *arg)
         trp_publisher_publish(publisher, params, version, 0);
     }
     trp_floats_destroy(params);
-    if (trp_context_withdraw(context))
+    if (trp_context_withdraw(context, status))
         trp_publisher_destroy(publisher);
     return status;
 }

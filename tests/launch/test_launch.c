@@ -280,8 +280,12 @@ static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state
 static void who_calls_a_server_that_failed_is_not_blamed_for_it(void **state)
 {
     struct scene *scene = *state;
-    run_broken_server(scene, "served_to_the_late");
-    assert_file_contains(scene, "err", "base/0 failed: the base broke: stopping the others");
+    static const char *const scenarios[] = {"served_to_the_late", "withdrawn_from_the_late"};
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        run_broken_server(scene, scenarios[i]);
+        assert_file_contains(scene, "err", "base/0 failed: the base broke: stopping the others");
+    }
 }
 
 static void a_wait_for_a_peer_tells_what_is_known_of_it(void **state)

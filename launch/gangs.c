@@ -265,27 +265,13 @@ static bool can_restart(const struct run_node *node)
            !run_node_refuses(node);
 }
 
-/* False: that is not possible. */
-static bool start_again(struct run *run, struct run_node *node)
-{
-    node->restarts++;
-    node->said_hello = node->killed = false;
-    free(node->address);
-    node->address = NULL;
-    links_forget(run, node);
-    if (run->target->restart(run, node) == TRP_OK)
-        return true;
-    output_print(run->output, STDERR_FILENO, "%s: %s is not started again: %s", run->program->name,
-                 node->name, trp_last_error());
-    return false;
-}
-
 static void restart_member(struct run *run, struct run_gang *gang, struct run_node *node)
 {
     gang->told[node->index] = 0;
     gang->dismissed[node->index] = false;
-    if (!start_again(run, node))
-        trp_gang_left(gang->gang, node->index, trp_last_error());
+    if (restart_node(run, node))
+        return;
+    trp_gang_left(gang->gang, node->index, node->failure);
 }
 
 /* Of a server, which has kept what it answered, and which learners try to reach until it is back;
@@ -305,12 +291,12 @@ static bool restart_alone(struct run *run, struct run_node *node)
     if (run->phase != RUNNING || run_node_refuses(node) ||
         node->restarts >= restarts_alone(run, node->group))
         return false;
-    output_print(run->output, STDERR_FILENO,
-                 "%s: %s failed: %s: it is started again; log: %s/logs/%s-%u.log",
-                 run->program->name, node->name, node->failure, run->dir.shown_path,
-                 node->group->name, node->index);
+    char words[RESTART_WORDS_BYTES];
+    output_print(run->output, STDERR_FILENO, "%s: %s failed: %s: %s; log: %s/logs/%s-%u.log",
+                 run->program->name, node->name, node->failure, restart_plan(node, words),
+                 run->dir.shown_path, node->group->name, node->index);
     run_node_excuse(node);
-    return start_again(run, node);
+    return restart_node(run, node);
 }
 
 bool gangs_go_on(struct run *run, struct run_node *node)
@@ -336,15 +322,22 @@ bool gangs_go_on(struct run *run, struct run_node *node)
         }
         return false;
     }
-    output_print(
-        run->output, STDERR_FILENO, "%s: %s failed: %s: the others go on%s; log: %s/logs/%s-%u.log",
-        run->program->name, node->name, node->failure, restart ? ", it is started again" : "",
-        run->dir.shown_path, node->group->name, node->index);
+    char words[RESTART_WORDS_BYTES];
+    output_print(run->output, STDERR_FILENO,
+                 "%s: %s failed: %s: the others go on%s%s; log: %s/logs/%s-%u.log",
+                 run->program->name, node->name, node->failure, restart ? ", " : "",
+                 restart ? restart_plan(node, words) : "", run->dir.shown_path, node->group->name,
+                 node->index);
     run_node_excuse(node);
     if (restart)
         restart_member(run, gang, node);
     gangs_tick(run);
-    return trp_gang_check(gang->gang) == TRP_OK;
+    bool go_on = trp_gang_check(gang->gang) == TRP_OK;
+    if (go_on && node->failed) /* to begin again */
+        run_node_excuse(node);
+    else if (!go_on && !node->failed)
+        run_node_failed(run, node, TRP_UNAVAILABLE, trp_last_error());
+    return go_on;
 }
 
 /* ---- life -------------------------------------------------------------------------------- */

@@ -15,6 +15,11 @@ enum {
     /* gangs.c: a member of a broken generation sees that within what it waits for the others, asks
      * for a second who it is, and has as long to say so. */
     GANG_WORD_MS = 2000,
+    /* restart.c: of a node that failed again before it ran so long; doubled each time, up to the
+     * last one. */
+    RESTART_LASTED_MS = 10000,
+    RESTART_PAUSE_MS = 100,
+    RESTART_PAUSE_MAX_MS = 5000,
     /* cache.c: a learner answers within a step, one that moves within a few; as many clients that
      * are new at once are answered side by side. */
     CACHE_RECALL_MS = 2000,

@@ -56,6 +56,7 @@ static void TRP_PRINTF(4, 5) note(const struct run *run, const struct run_node *
 void run_node_started(struct run *run, struct run_node *node, pid_t pid)
 {
     node->running = true;
+    node->started_ns = clock_now_ns(&clock_monotonic);
     run->running++;
     const char *env = node->group->env, *device = devices_name(node->group);
     char *gpus = devices_visible(node->group, node->index, NULL);
@@ -144,6 +145,11 @@ void run_node_ended(struct run *run, struct run_node *node, const char *failure)
         note(run, node, TRP_ERROR, "failed reason=%s", node->failure);
     else
         note(run, node, TRP_INFO, "ended");
+    run_node_is_gone(run, node);
+}
+
+void run_node_is_gone(struct run *run, struct run_node *node)
+{
     bool fails = node->failed && !gangs_go_on(run, node);
     write_addresses(run);
     links_update(run);
@@ -312,6 +318,7 @@ static void tick(struct run *run)
     if (run->target->tick)
         run->target->tick(run);
     gangs_tick(run);
+    restarts_tick(run);
     check_time(run);
     run_stop_tick(run);
     for (uint32_t i = 0; i < run->link_count; i++)
@@ -336,7 +343,7 @@ void run_nodes(struct run *run)
     }
     links_update(run);
     run->next_progress = deadline_in_ms(&clock_monotonic, PROGRESS_EVERY_MS);
-    while (run->running > 0 && !run->abandoned) {
+    while ((run->running > 0 || run->paused > 0) && !run->abandoned) {
         loop_turn(&run->loop, LOOP_WAIT_MS);
         tick(run);
     }

@@ -4,7 +4,8 @@
  *   stop.c       the order of a stop                      summary.c   the last lines
  *   link.c       messages to and from the nodes           progress.c  a line a second, metrics.csv
  *   processes.c  a process per node                       threads.c   all nodes in this process
- *   gangs.c      groups of learners                       embedded.c  a run inside a test
+ *   gangs.c      groups of learners                       restart.c   when a node begins again
+ *   embedded.c   a run inside a test
  *
  * Everything belongs to the main thread. */
 #ifndef TRP_LAUNCH_RUN_H
@@ -40,8 +41,13 @@ struct run_node {
     char last_lines[LAST_LINES_MAX][LAST_LINE_BYTES_MAX]; /* a ring */
     uint32_t line_count;
     uint32_t restarts; /* so far */
-    uint32_t excused;  /* failures that the others of its group went on after */
-    char *excuse;      /* the last of them */
+    int64_t started_ns;
+    uint32_t short_lives; /* in a row (restart.c) */
+    int64_t pause_ms;     /* before it begins again */
+    bool paused;          /* until then: */
+    struct deadline pause;
+    uint32_t excused; /* failures that the others of its group went on after */
+    char *excuse;     /* the last of them */
 };
 
 /* The launcher's end of the control socket of one process and the nodes in it. */
@@ -86,7 +92,7 @@ struct run {
     uint32_t link_count;
     struct run_gang **gangs;
     uint32_t gang_count;
-    uint32_t running, failures;
+    uint32_t running, paused, failures;
     bool child_ended; /* SIGCHLD came since the target's last tick */
     bool abandoned;   /* threads that never ended: leave by _exit() */
     uint32_t left;    /* the same in a program that goes on: these threads do, too */
@@ -143,6 +149,10 @@ void run_node_printed(struct run *run, struct run_node *node, int fd, const char
  * its process ended. */
 void run_node_ended(struct run *run, struct run_node *node, const char *failure);
 
+/* It does not run: the program goes on without it, or it begins again, or its failure is the
+ * program's. */
+void run_node_is_gone(struct run *run, struct run_node *node);
+
 /* ---- stop.c ------------------------------------------------------------------------------ */
 
 /* Begins to stop the program; `reason` (copied) of the first call counts. */
@@ -174,6 +184,19 @@ bool run_failed_by_itself(const struct run_node *node);
 /* The node to name: the one that failed first, or what it depends on when that failed too and
  * the node only noticed. NULL: none failed. */
 const struct run_node *run_first_failure(const struct run *run);
+
+/* ---- restart.c --------------------------------------------------------------------------- */
+
+enum { RESTART_WORDS_BYTES = 64 };
+
+/* When a node that has just failed is to begin again, and words for it, which are returned. */
+const char *restart_plan(struct run_node *node, char words[RESTART_WORDS_BYTES]);
+
+/* Has it begin again then. False: it cannot, and has failed of that. */
+bool restart_node(struct run *run, struct run_node *node);
+
+/* Begins those whose pause is over; a stop is the end of all pauses. */
+void restarts_tick(struct run *run);
 
 /* ---- link.c ------------------------------------------------------------------------------ */
 

@@ -22,7 +22,7 @@ static int64_t grace_ms(const struct run *run)
 static bool level_runs(const struct run *run, uint32_t level)
 {
     for (uint32_t i = 0; i < run->program->node_count; i++)
-        if (run->nodes[i].running && run->nodes[i].group->level <= level)
+        if ((run->nodes[i].running || run->nodes[i].paused) && run->nodes[i].group->level <= level)
             return true;
     return false;
 }

@@ -54,7 +54,8 @@ typedef struct {
                                one, and parts keep all links busy for equally long (BytePS, Jiang et
                                al. 2020) */
     uint32_t durability;    /* a trp_server_durability */
-    uint32_t restarts;      /* of a server whose process died, within the run */
+    uint32_t restarts;      /* of a server whose process died, within the run; after a pause as
+                               learners (program.h) */
     uint32_t threads;       /* that take and step a long range (from a megabyte on) in parts, which
                                changes no bit; 0: as there are cores, at most 4 */
     uint64_t in_flight_bytes; /* of gradients that are sent, each from its first part on until all

@@ -144,7 +144,9 @@ typedef struct {
     uint32_t compression_bits;
     uint32_t on_failure;           /* a trp_on_failure */
     uint32_t min_learners;         /* with fewer the program fails */
-    uint32_t restarts;             /* of a learner that failed, within the run */
+    uint32_t restarts;             /* of a learner that failed, within the run. Any node that fails
+                                      again within 10 s of its start begins again after a pause: 0.1
+                                      s at first, twice as long each time, 5 s at most */
     int64_t collective_timeout_ms; /* what a learner waits for the others */
     bool no_share; /* clients and learners on its host are reached like those elsewhere */
 } trp_learner_options;
@@ -180,8 +182,8 @@ typedef struct {
     double max_age_s; /* actors: seconds for which one may not have known whether there are newer
                          parameters, before it waits; 0: no bound (actor.h) */
     trp_params_precision params_precision; /* of parameters that are sent: to other hosts */
-    uint32_t restarts; /* actors: of one that failed, while the others go on; it counts on where its
-                          last report was. 0: the program fails */
+    uint32_t restarts; /* actors: of one that failed, while the others go on, after a pause as
+                          learners; it counts on where its last report was. 0: the program fails */
     uint32_t episodes; /* evaluator: per evaluation */
     uint32_t best;     /* evaluator: the parameters of so many best evaluations are kept, as files
                           return_RETURN_version_VERSION.safetensors in a directory of its name */

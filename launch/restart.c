@@ -1,0 +1,74 @@
+/* Nodes that begin again. One that fails as soon as it has begun waits in between, longer each
+ * time: it would take processors and disks from all that go on, and use its restarts up before
+ * whatever it needs is back. */
+#include "run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "limits.h"
+
+/* Those of others come at once: a server is missed by all its learners. */
+static int64_t pause_ms(struct run_node *node)
+{
+    int64_t now_ns = clock_now_ns(&clock_monotonic), pause = RESTART_PAUSE_MS;
+    bool lasted = now_ns - node->started_ns >= RESTART_LASTED_MS * INT64_C(1000000);
+    node->short_lives = lasted ? 0 : node->short_lives + 1;
+    if (node->short_lives < 2)
+        return 0;
+    for (uint32_t i = 2; i < node->short_lives && pause < RESTART_PAUSE_MAX_MS; i++)
+        pause *= 2;
+    return pause < RESTART_PAUSE_MAX_MS ? pause : RESTART_PAUSE_MAX_MS;
+}
+
+const char *restart_plan(struct run_node *node, char words[RESTART_WORDS_BYTES])
+{
+    node->pause_ms = pause_ms(node);
+    if (node->pause_ms == 0)
+        snprintf(words, RESTART_WORDS_BYTES, "it is started again");
+    else
+        snprintf(words, RESTART_WORDS_BYTES, "it is started again in %g s",
+                 (double)node->pause_ms / 1000);
+    return words;
+}
+
+static bool restart_now(struct run *run, struct run_node *node)
+{
+    node->started_ns = clock_now_ns(&clock_monotonic);
+    if (run->target->restart(run, node) == TRP_OK)
+        return true;
+    char *words = xasprintf("it is not started again: %s", trp_last_error());
+    run_node_failed(run, node, TRP_RESOURCE_EXHAUSTED, words);
+    free(words);
+    return false;
+}
+
+bool restart_node(struct run *run, struct run_node *node)
+{
+    node->restarts++;
+    node->said_hello = node->killed = false;
+    free(node->address);
+    node->address = NULL;
+    links_forget(run, node);
+    if (node->pause_ms == 0)
+        return restart_now(run, node);
+    node->paused = true;
+    node->pause = deadline_in_ms(&clock_monotonic, node->pause_ms);
+    run->paused++;
+    return true;
+}
+
+void restarts_tick(struct run *run)
+{
+    for (uint32_t i = 0; run->paused > 0 && i < run->program->node_count; i++) {
+        struct run_node *node = &run->nodes[i];
+        bool over = run->phase != RUNNING || deadline_passed(node->pause, &clock_monotonic);
+        if (!node->paused || !over)
+            continue;
+        node->paused = false;
+        run->paused--;
+        if (run->phase == RUNNING && !restart_now(run, node))
+            run_node_is_gone(run, node);
+    }
+}

@@ -36,8 +36,8 @@ static char *others_left(const struct run *run, const struct run_node *named)
 static trp_status outcome(struct run *run, trp_run_result *result)
 {
     snprintf(result->reason, sizeof result->reason, "%s", run->reason ? run->reason : "");
-    if (run->start_error)
-        return trp_fail(TRP_INTERNAL, "%s", run->start_error);
+    if (run->error)
+        return trp_fail(TRP_INTERNAL, "%s", run->error);
     const struct run_node *failure = run_first_failure(run);
     if (!failure)
         return TRP_OK;

@@ -89,7 +89,8 @@ static trp_status recall_number(const struct run *run, const char *name, uint64_
     return status;
 }
 
-static void write_numbers(const struct run *run)
+/* False: that was not possible, and the run is stopped: the next life would use numbers again. */
+static bool write_numbers(struct run *run)
 {
     struct buffer text = {0};
     for (uint32_t i = 0; i < run->gang_count; i++) {
@@ -98,9 +99,16 @@ static void write_numbers(const struct run *run)
         buffer_append(&text, text_bytes(line));
         free(line);
     }
-    if (run_dir_write(&run->dir, GENERATIONS, buffer_text(&text)) != TRP_OK)
-        trp_log(TRP_WARN, "a resume may use numbers of generations again: %s", trp_last_error());
+    trp_status status = run_dir_write(&run->dir, GENERATIONS, buffer_text(&text));
     buffer_cleanup(&text);
+    if (status == TRP_OK)
+        return true;
+    char *words = xasprintf("%s: learners cannot go on, as a resume would take numbers of their "
+                            "generations for new ones",
+                            trp_last_error());
+    run_fail(run, words);
+    free(words);
+    return false;
 }
 
 /* ---- lost members ------------------------------------------------------------------------ */
@@ -152,23 +160,26 @@ static void print_beginning(const struct run *run, const struct run_gang *gang,
     free(word);
 }
 
-static void begin_generation(struct run *run, struct run_gang *gang,
+/* False: nobody may be told of it. */
+static bool begin_generation(struct run *run, struct run_gang *gang,
                              const trp_generation *generation)
 {
     if (gang->number >= generation->number)
-        return;
+        return true;
     gang->number = generation->number;
+    if (!write_numbers(run))
+        return false;
     gang->publisher = gang_node(run, gang, generation->members[0]);
-    write_numbers(run);
     links_update(run);
     if (generation->first) {
         print_beginning(run, gang, generation);
-        return;
+        return true;
     }
     char *members = members_text(gang, generation);
     output_print(run->output, STDERR_FILENO, "%s: generation %" PRIu64 " of %s: %s",
                  run->program->name, generation->number, gang->group->name, members);
     free(members);
+    return true;
 }
 
 /* False: there was no room for all of it; then it is told again from the beginning. */
@@ -201,8 +212,7 @@ static void tell_member(struct run *run, struct run_gang *gang, uint32_t index)
     }
     if (status != TRP_OK || generation.number <= gang->told[index])
         return;
-    begin_generation(run, gang, &generation);
-    if (tell_generation(run, node, &generation))
+    if (begin_generation(run, gang, &generation) && tell_generation(run, node, &generation))
         gang->told[index] = generation.number;
 }
 
@@ -213,7 +223,7 @@ void gangs_tick(struct run *run)
     for (uint32_t i = 0; i < run->gang_count; i++) {
         struct run_gang *gang = run->gangs[i];
         end_lost_members(run, gang);
-        for (uint32_t index = 0; index < gang->group->count; index++)
+        for (uint32_t index = 0; index < gang->group->count && run->phase == RUNNING; index++)
             tell_member(run, gang, index);
     }
 }

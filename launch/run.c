@@ -337,10 +337,8 @@ static void tick(struct run *run)
 void run_nodes(struct run *run)
 {
     loop_turn(&run->loop, 0); /* a signal may have come before there is anything to stop */
-    if (run->phase == RUNNING && run->target->start(run) != TRP_OK) {
-        run->start_error = error_keep();
-        run_stop(run, false, run->start_error);
-    }
+    if (run->phase == RUNNING && run->target->start(run) != TRP_OK)
+        run_fail(run, trp_last_error());
     links_update(run);
     run->next_progress = deadline_in_ms(&clock_monotonic, PROGRESS_EVERY_MS);
     while ((run->running > 0 || run->paused > 0) && !run->abandoned) {
@@ -467,7 +465,7 @@ void run_cleanup(struct run *run)
     free(run->nodes);
     free(run->links);
     free(run->reason);
-    free(run->start_error);
+    free(run->error);
 }
 
 void run_init(struct run *run, trp_program *program, struct launch_options *options)

@@ -102,8 +102,8 @@ struct run {
     bool stop_decided; /* why and how it ends is settled */
     bool success;
     char *reason;
-    char *start_error; /* NULL: every node was started */
-    int signal;        /* that stopped it; 0: none did */
+    char *error; /* of the launcher itself; NULL: none */
+    int signal;  /* that stopped it; 0: none did */
     uint32_t signals_seen;
     uint32_t level; /* nodes up to this one have been asked to end */
     struct deadline level_deadline, stop_deadline;
@@ -157,6 +157,9 @@ void run_node_is_gone(struct run *run, struct run_node *node);
 
 /* Begins to stop the program; `reason` (copied) of the first call counts. */
 void run_stop(struct run *run, bool success, const char *reason);
+
+/* Stops it as the launcher itself cannot go on, for this reason (copied). */
+void run_fail(struct run *run, const char *error);
 
 /* A signal: the first stops, the second kills. */
 void run_stop_by_signal(struct run *run, int signal);

@@ -54,6 +54,14 @@ void run_stop(struct run *run, bool success, const char *reason)
     ask_level(run);
 }
 
+void run_fail(struct run *run, const char *error)
+{
+    if (run->error)
+        return;
+    run->error = xstrdup(error);
+    run_stop(run, false, error);
+}
+
 void run_stop_by_signal(struct run *run, int signal)
 {
     run->signals_seen++;

@@ -133,15 +133,29 @@ static void print_other_failures(const struct run *run, const struct run_node *f
     }
 }
 
+static void print_way_on(const struct run *run, bool refused)
+{
+    char *command = resume_command(run);
+    output_print(run->output, STDERR_FILENO, "  %-15s %s",
+                 refused ? "once mended:" : "go on with:", command);
+    free(command);
+}
+
+/* Nodes only ended of it. */
+static void print_own_failure(const struct run *run)
+{
+    print_other_failures(run, NULL);
+    print_figures(run, STDERR_FILENO);
+    print_way_on(run, true);
+    output_print(run->output, STDERR_FILENO, "%s: failed: %s", run->program->name, run->error);
+}
+
 static void print_failure(const struct run *run, const struct run_node *node)
 {
     print_last_log_lines(run, node);
     print_other_failures(run, node);
     print_figures(run, STDERR_FILENO);
-    char *command = resume_command(run);
-    output_print(run->output, STDERR_FILENO, "  %-15s %s",
-                 run_node_refuses(node) ? "once mended:" : "go on with:", command);
-    free(command);
+    print_way_on(run, run_node_refuses(node));
     char *log = run_dir_log_path(run->dir.shown_path, node->group, node->index);
     output_print(run->output, STDERR_FILENO, "%s: failed: %s: %s; log: %s", run->program->name,
                  node->name, node->failure, log);
@@ -165,9 +179,8 @@ static void print_stopped(const struct run *run)
 
 int summary_print(struct run *run)
 {
-    if (run->start_error) {
-        output_print(run->output, STDERR_FILENO, "%s: failed: %s", run->program->name,
-                     run->start_error);
+    if (run->error) {
+        print_own_failure(run);
         return 1;
     }
     if (run->signal != 0) {

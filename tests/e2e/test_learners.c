@@ -387,6 +387,24 @@ static void who_cannot_learn_so_is_not_started_again(void **state)
     free(err);
 }
 
+/* As on a full disk: a directory is where the file would be written. */
+static void numbers_that_cannot_be_kept_end_the_program(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        const char *away[] = {"/bin/mkdir", "-p", "run/.generations.new", NULL};
+        assert_int_equal(scene_run(scene, away), 0);
+        START(modes[i]);
+        assert_int_equal(scene_wait(scene), 1);
+        assert_last_line(scene, "err", "generations: Is a directory: learners cannot go on, as a ");
+        char *out = scene_read(scene, "out");
+        assert_null(strstr(out, "generation 1 of learner")); /* nobody was told of it */
+        free(out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +439,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_deterministic_run_refuses_a_group, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_cannot_learn_so_is_not_started_again, scene_setup,
+                                        scene_teardown),
+        cmocka_unit_test_setup_teardown(numbers_that_cannot_be_kept_end_the_program, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(a_group_is_told_of_once, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(gaia_needs_no_names_of_sites, scene_setup, scene_teardown),

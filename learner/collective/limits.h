@@ -68,7 +68,8 @@ enum {
     COLLECTIVE_CALL_MS = 60000,
     COLLECTIVE_ABORT_MS = 4000,
     /* nccl.c: what else is on a queue when a generation is aborted, the rest of a step, is waited
-     * for so long, as trp_queue_sync() does; the time for aborting begins behind it. */
+     * for so long, as trp_queue_sync() does; the time for aborting begins behind that, of all ranks
+     * of the process. */
     COLLECTIVE_STEP_MS = 60000,
     /* nccl.c: looks without a sleep whether NCCL has put on a stream what it said that it goes on
      * with; it takes some 100 us. */

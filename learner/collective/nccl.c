@@ -22,6 +22,10 @@
 static const struct carrier_impl nccl_impl;
 static _Atomic uint64_t numbers; /* of groups, so far */
 
+/* Groups of this process on whose queues there may be operations, or graphs of them. Of the ranks
+ * of one process the last to abort waits for the graphs of all, and for what comes before them. */
+static _Atomic uint32_t holders;
+
 enum meeting { MEETING_BEGUN, MEETING_JOINED, MEETING_PUT, MEETING_CAPTURED, MEETING_DONE };
 
 struct nccl_group {
@@ -49,7 +53,9 @@ struct nccl_group {
     struct cond changed;
     const char *call; /* that goes on; NULL: none does */
     struct deadline due;
-    int64_t abort_ms; /* how long aborting may take from here on; 0: as long as graphs have it */
+    bool aborts;          /* that is what goes on: it may take as long as there are holders, but */
+    struct deadline last; /* not longer */
+    bool holds;           /* it is one; the rank's thread's */
     bool stopping;
 };
 
@@ -63,12 +69,22 @@ struct nccl_job {
 
 /* ---- calls that hang ----------------------------------------------------------------------- */
 
+/* With the mutex. */
+static bool call_hangs(struct nccl_group *group)
+{
+    if (group->call && group->aborts && atomic_load(&holders) > 0) {
+        group->due = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
+        return deadline_passed(group->last, &clock_monotonic);
+    }
+    return group->call && deadline_passed(group->due, &clock_monotonic);
+}
+
 static void guard_calls(void *arg)
 {
     struct nccl_group *group = arg;
     mutex_lock(&group->mutex);
     while (!group->stopping) {
-        if (group->call && deadline_passed(group->due, &clock_monotonic)) {
+        if (call_hangs(group)) {
             trp_log(TRP_ERROR,
                     "rank %" PRIu32 " of %" PRIu32 ": %s of %s does not return: this process ends",
                     group->rank, group->size, group->call, group->api.path);
@@ -319,17 +335,6 @@ static void use_queue(struct nccl_group *group, trp_queue *queue)
     group->queue_count = count + 1;
 }
 
-/* NCCL waits for graphs, and these for what else is on their queues: the aborter's time begins when
- * both are over. */
-static void allow_abort(struct nccl_group *group, int64_t ms)
-{
-    mutex_lock(&group->mutex);
-    group->abort_ms = ms;
-    if (group->call && ms > 0)
-        group->due = deadline_in_ms(&clock_monotonic, ms);
-    mutex_unlock(&group->mutex);
-}
-
 static void record_call(struct nccl_group *group, trp_queue *queue, void *values,
                         const struct group_call *call)
 {
@@ -338,19 +343,21 @@ static void record_call(struct nccl_group *group, trp_queue *queue, void *values
                                  call->count * call_type_bytes(call->type), TRP_READ | TRP_WRITE};
     struct nccl_job job = {group, group->number, values, *call};
     job.call.sequence = 0;
-    allow_abort(group, 0);
+    if (!group->holds)
+        atomic_fetch_add(&holders, 1);
+    group->holds = true;
     trp_queue_call(queue, &library_call, group, &job, sizeof job, &operand, 1);
 }
 
 /* Their graphs go, and with them what NCCL keeps for these. The rest of a step may come before. */
 static void forget_queues(struct nccl_group *group)
 {
-    for (uint32_t i = 0; i < group->queue_count; i++) {
-        allow_abort(group, COLLECTIVE_STEP_MS + COLLECTIVE_ABORT_MS);
+    for (uint32_t i = 0; i < group->queue_count; i++)
         trp_queue_forget(group->queues[i], group);
-    }
     group->queue_count = 0;
-    allow_abort(group, COLLECTIVE_ABORT_MS);
+    if (group->holds)
+        atomic_fetch_sub(&holders, 1);
+    group->holds = false;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -380,7 +387,7 @@ trp_status nccl_group_create(struct nccl_group **out, const struct nccl_api *api
     group->rank = options->rank;
     group->size = options->size;
     group->timeout_ms = collective_timeout_ms(options);
-    group->abort_ms = COLLECTIVE_ABORT_MS;
+    group->last = DEADLINE_NEVER;
     mutex_init(&group->calls);
     mutex_init(&group->mutex);
     cond_init(&group->changed);
@@ -476,8 +483,8 @@ static void abort_doomed(void *arg)
     struct nccl_group *group = arg;
     mutex_lock(&group->mutex);
     group->call = "ncclCommAbort";
-    group->due =
-        group->abort_ms > 0 ? deadline_in_ms(&clock_monotonic, group->abort_ms) : DEADLINE_NEVER;
+    group->aborts = true;
+    group->due = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
     mutex_unlock(&group->mutex);
     (void)group->api.CommAbort(group->doomed); /* there is nothing else to do about it */
     call_ends(group);
@@ -519,10 +526,21 @@ static void leave_nccl(struct nccl_group *group)
     leave_call(group);
 }
 
+/* Queues are waited for so long each, and others' meanwhile. */
+static void bound_abort(struct nccl_group *group)
+{
+    int64_t steps = group->queue_count > 0 ? group->queue_count : 1;
+    mutex_lock(&group->mutex);
+    group->last =
+        deadline_in_ms(&clock_monotonic, steps * COLLECTIVE_STEP_MS + COLLECTIVE_ABORT_MS);
+    mutex_unlock(&group->mutex);
+}
+
 void nccl_group_destroy(struct nccl_group *group)
 {
     if (!group)
         return;
+    bound_abort(group);
     bool in_order = group->meeting == MEETING_DONE && !group->failed;
     if (!in_order)
         abort_nccl(group);

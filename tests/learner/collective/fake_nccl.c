@@ -1,8 +1,8 @@
 /* NCCL for tests of learner/collective/nccl.c: as a library that it opens, of communicators of
  * threads, on streams of devices of tests. What is put on a stream is there only when the call is
  * no more in progress, as with the real one, and is done when all ranks' streams have come to it.
- * Those of a stream that is captured are done each time that the graph is launched; a communicator
- * goes when its graphs have gone, and whoever ends it waits for that.
+ * Those of a stream that is captured are done each time that the graph is launched; communicators
+ * of a process go when their graphs have gone, and whoever ends the last one waits for that.
  * FAKE_OLD: of a version that is too old. FAKE_LACKING: without ncclBroadcast. */
 #include "fake_nccl.h"
 
@@ -37,6 +37,7 @@ struct fake_clique {
     struct fake_clique *next;
     struct nccl_id id;
     int joined, users;
+    int ended, graphs; /* communicators; captured calls of all */
     struct fake_op ops[OPS];
 };
 
@@ -202,6 +203,7 @@ static void call_end(void *argument)
     struct fake_call *call = argument;
     mutex_lock(&mutex);
     call->comm->graphs -= call->captured;
+    call->comm->clique->graphs -= call->captured;
     cond_broadcast(&changed);
     comm_leave(call->comm);
     mutex_unlock(&mutex);
@@ -233,6 +235,7 @@ static void put_pending(struct nccl_comm *comm)
         call->captured = call->stream->captured;
         fake_nccl.captured += call->captured;
         comm->graphs += call->captured;
+        comm->clique->graphs += call->captured;
         mutex_unlock(&mutex); /* the stream may do it at once */
         call->stream->put(call->stream, call->at, call->bytes, call_step, call_end, call);
         mutex_lock(&mutex);
@@ -370,10 +373,12 @@ CALL ncclCommFinalize(struct nccl_comm *comm)
     return leave(comm, fine ? NCCL_IN_PROGRESS : NCCL_INVALID_ARGUMENT);
 }
 
+/* Of the ranks of a process the last to end waits for all. */
 static enum nccl_result end_comm(struct nccl_comm *comm)
 {
+    bool last = !comm->joining && ++comm->clique->ended == comm->ranks;
     comm->aborted = true;
-    while (comm->graphs > 0)
+    while (last && comm->clique->graphs > 0)
         cond_wait(&changed, &mutex, DEADLINE_NEVER);
     comm->inside--;
     fake_nccl.live--;

@@ -48,6 +48,11 @@ static trp_status status_of(cudaError_t error)
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorContained:
     case cudaErrorUnknown:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
         return TRP_UNAVAILABLE;
     default:
         return TRP_INTERNAL;
@@ -445,6 +450,22 @@ static trp_status check_code(const struct gpu *gpu, const struct cuda_kernel *co
     return TRP_OK;
 }
 
+/* CUDA loads a kernel when it is first launched, for which it may allocate memory, or wait for all
+ * that the GPU does: in a capture, or beside NCCL's kernels, which wait for other ranks. Memory
+ * that is planned is planned beside their code, and a GPU that it does not suit is known now. */
+static trp_status load_code(const struct gpu *gpu, const struct cuda_kernel *const *kernels)
+{
+    struct cudaFuncAttributes attributes;
+    char words[128];
+    for (; *kernels; kernels++) {
+        cudaError_t error = cudaFuncGetAttributes(&attributes, gpu_code(*kernels));
+        snprintf(words, sizeof words, "the code of the kernel %s", (*kernels)->name);
+        if (error != cudaSuccess)
+            return call_failure(gpu, error, words);
+    }
+    return TRP_OK;
+}
+
 /* The first call that needs memory there makes a context. */
 static trp_status gpu_begin(struct gpu *gpu)
 {
@@ -465,6 +486,9 @@ static trp_status gpu_begin(struct gpu *gpu)
         error = cudaFree(NULL);
     if (error != cudaSuccess)
         return call_failure(gpu, error, "cudaSetDevice");
+    TRP_TRY(load_code(gpu, nn_kernels));
+    TRP_TRY(load_code(gpu, agents_kernels));
+    TRP_TRY(load_code(gpu, learner_kernels));
     char products[1100];
     gpu->blas = blas_create(products, sizeof products);
     size_t left = 0, total = 0;

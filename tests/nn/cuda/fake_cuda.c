@@ -281,6 +281,14 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, vo
     return says(broken);
 }
 
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    LOCKED;
+    *attributes = (struct cudaFuncAttributes){.maxThreadsPerBlock = KERNEL_THREADS_MAX};
+    assert(function && fake_cuda.kernels == 0);
+    return says(++fake_cuda.loaded == fake_cuda.lacks ? cudaErrorNoKernelImageForDevice : broken);
+}
+
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void *context)
 {
     LOCKED;

@@ -17,6 +17,8 @@ struct fake_cuda {
     size_t memory_bytes, used_bytes;
     bool stuck;           /* nothing is done any more */
     bool refuses_capture; /* of kernels */
+    unsigned lacks;       /* the kernel of that number, from 1 on, has no code for the GPU */
+    unsigned loaded;      /* kernels, before anything was put anywhere */
     unsigned fails_at;    /* the work of that number, from 1 on, ends with an illegal address */
     unsigned works;       /* that were done */
     unsigned graphs;      /* that there are */

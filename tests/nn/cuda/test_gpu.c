@@ -7,6 +7,7 @@
 #include "agents/bodies/moves.h"
 #include "nn/cuda/bodies/gemm.h"
 #include "nn/cuda/device.h"
+#include "nn/cuda/module/code.h"
 #include "nn/cuda/module/module.h"
 #include "tests/core/captured.h"
 
@@ -123,6 +124,27 @@ static void what_cannot_be_used_is_refused_by_name(void **state)
     assert_counted(TRP_OK, 1);
     fake_cuda.major = 7;
     assert_refused("is NVIDIA Fake, of compute capability 7.1: at least 8.0 is needed");
+    fake_cuda.major = 9;
+    fake_cuda.lacks = 5;
+    assert_refused(": the code of the kernel ");
+}
+
+static size_t count_kernels(const struct cuda_kernel *const *kernels)
+{
+    size_t count = 0;
+    while (kernels[count])
+        count++;
+    return count;
+}
+
+static void all_code_is_there_before_anything_runs(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 2, WITHOUT_BLAS);
+    assert_int_equal(fake_cuda.loaded, count_kernels(nn_kernels) + count_kernels(agents_kernels) +
+                                           count_kernels(learner_kernels));
+    scene_end(&scene);
 }
 
 static void memory_that_is_not_there_is_told_with_what_is(void **state)
@@ -670,6 +692,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_used_is_refused_by_name),
+        cmocka_unit_test(all_code_is_there_before_anything_runs),
         cmocka_unit_test(memory_that_is_not_there_is_told_with_what_is),
         cmocka_unit_test(kernels_of_agents_are_found_by_name_with_their_code),
         cmocka_unit_test(a_kernel_of_agents_runs_on_the_device),

@@ -19,6 +19,7 @@
 #include "core/flags.h"
 #include "core/hash.h"
 #include "core/option_table.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "limits.h"
 #include "settings.h"
@@ -456,7 +457,7 @@ struct comparison {
     const struct config *config;
     const trp_program *program;
     char *refused; /* what may not differ; NULL: nothing does */
-    bool log;      /* nothing is refused: what differs is logged */
+    bool tell;     /* nothing is refused: what differs is printed */
 };
 
 /* The servers whose files are made for the count at `path`: of them, or of their learners. NULL: it
@@ -512,9 +513,9 @@ static void compare_values(struct comparison *comparison, const char *path, cons
                       comparison->refused ? "; " : "", path, shown, shown_old);
         free(comparison->refused);
         comparison->refused = longer;
-    } else if (strcmp(old, fresh) != 0 && comparison->log) {
-        trp_log(TRP_INFO, "resumed with another option name=%s is=%s was=%s", path, shown,
-                shown_old);
+    } else if (strcmp(old, fresh) != 0 && comparison->tell) {
+        print_text(stderr, "%s: resumed with %s=%s, it was %s\n", comparison->program->name, path,
+                   shown, shown_old);
     }
     free(old);
     free(fresh);
@@ -554,7 +555,7 @@ trp_status config_compare(const struct config *config, const trp_program *progra
     struct comparison comparison = {.config = config, .program = program};
     cJSON *options = reread(options_json(program)), *groups = reread(groups_json(program));
     for (int pass = 0; pass < 2 && !comparison.refused; pass++) {
-        comparison.log = pass > 0;
+        comparison.tell = pass > 0;
         compare_configs(&comparison, "", member(config, "options"), options);
         compare_configs(&comparison, "groups", member(config, "groups"), groups);
     }

@@ -31,7 +31,7 @@ TRP_MUST_USE trp_status config_launch(const struct config *config, struct launch
 TRP_MUST_USE trp_status config_apply(const struct config *config, trp_program *program);
 
 /* Whether a run that was started so may go on as `program`, which has been checked. What differs is
- * logged with both values. FAILED_PRECONDITION: what the run has stored was made with other values
+ * printed with both values. FAILED_PRECONDITION: what the run has stored was made with other values
  * (each is named). */
 TRP_MUST_USE trp_status config_compare(const struct config *config, const trp_program *program);
 

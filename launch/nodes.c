@@ -338,11 +338,15 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
     return status;
 }
 
+/* One that began again has no steps until it has those of others: what was last said of it stays.
+ */
 static void poll_learner(struct metrics *metrics, void *polled)
 {
     trp_learner_counters counters = trp_learner_read(polled);
-    metrics_set(metrics, "learner_steps", (double)counters.steps);
-    metrics_set(metrics, "version", (double)counters.version);
+    if (counters.steps > 0) {
+        metrics_set(metrics, "learner_steps", (double)counters.steps);
+        metrics_set(metrics, "version", (double)counters.version);
+    }
     metrics_set(metrics, "total_actor_steps", (double)counters.actor_steps);
     for (size_t i = 0; i < counters.metric_count; i++)
         metrics_set(metrics, counters.metrics[i].name, counters.metrics[i].value);

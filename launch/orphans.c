@@ -15,6 +15,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/file.h"
+#include "core/printable.h"
 
 static int open_nodes(const char *run_dir)
 {
@@ -68,8 +69,8 @@ trp_status orphans_await(const char *run_dir, const trp_program *program, int64_
         uint32_t index = 0;
         const struct node_group *group = program_node(program, (uint32_t)held.l_start, &index);
         const char *name = group ? group->name : "node";
-        trp_log(TRP_INFO, "waiting for the life before to end node=%s/%u pid=%d", name, index,
-                (int)held.l_pid);
+        print_text(stderr, "%s: waits for %s/%u of the life before to end (process %d)\n",
+                   program->name, name, index, (int)held.l_pid);
         if (!await_end(held.l_pid, deadline))
             status =
                 trp_fail(TRP_FAILED_PRECONDITION,

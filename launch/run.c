@@ -79,8 +79,11 @@ static void write_addresses(struct run *run)
         buffer_append(&text, text_bytes(line));
         free(line);
     }
-    if (run_dir_write(&run->dir, "addresses", buffer_text(&text)) != TRP_OK)
-        trp_log(TRP_WARN, "%s", trp_last_error());
+    bool written = run_dir_write(&run->dir, "addresses", buffer_text(&text)) == TRP_OK;
+    if (!written && !run->unlisted)
+        output_print(run->output, STDERR_FILENO, "%s: servers are not listed: %s",
+                     run->program->name, trp_last_error());
+    run->unlisted = !written;
     buffer_cleanup(&text);
 }
 

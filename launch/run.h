@@ -94,6 +94,7 @@ struct run {
     uint32_t gang_count;
     uint32_t running, paused, failures;
     bool child_ended; /* SIGCHLD came since the target's last tick */
+    bool unlisted;    /* `addresses` was not written the last time */
     bool abandoned;   /* threads that never ended: leave by _exit() */
     uint32_t left;    /* the same in a program that goes on: these threads do, too */
     bool embedded;    /* in a program that goes on after it: its signals and streams stay its own */

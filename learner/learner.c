@@ -629,12 +629,14 @@ static void flush_priorities(trp_learner *learner)
 }
 
 /* Whatever ended the loop (`status`, its message): what was learned is worth more than the reason,
- * so a checkpoint that cannot be written is the failure that is reported. */
+ * so a checkpoint that cannot be written is the failure that is reported, unless it has nothing
+ * new. */
 static trp_status save_at_end(trp_learner *learner, trp_status status)
 {
     char *kept = error_keep();
     trp_status saved = save(learner, true);
-    if (saved == TRP_OK && status != TRP_OK)
+    bool nothing_lost = saved == TRP_OK || learner->progress.steps == learner->saver.saved_steps;
+    if (nothing_lost && status != TRP_OK)
         return error_back(status, kept);
     if (saved != TRP_OK)
         trp_fail(saved,

@@ -103,6 +103,25 @@ static void a_server_that_hangs_or_may_not_come_back_is_named(void **state)
 }
 
 /* It would say the same again and again. */
+/* They begin again, and reach no server. */
+static void steps_that_were_made_are_counted_when_nobody_reaches_a_server(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0", "--set=learner.restarts=1", "--grace=1",
+          "--set=learner.collective_timeout_ms=500");
+    await_steps(scene, 0, 20);
+    await_steps(scene, 1, 20);
+    pid_t pids[] = {pid_of(scene, 0), pid_of(scene, 1)};
+    assert_int_equal(kill(pid_of_server(scene, 0), SIGSTOP), 0);
+    for (size_t i = 0; i < 2; i++)
+        kill(pids[i], SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_true(summed_up(scene, "err", " learner steps") >= 20);
+    char *err = scene_read(scene, "err");
+    assert_null(strstr(err, "(0 of 0)")); /* a last checkpoint of nothing is no loss */
+    free(err);
+}
+
 static void a_learner_that_is_killed_comes_back(void **state)
 {
     struct scene *scene = *state;
@@ -217,6 +236,7 @@ int main(void)
         TEST(the_target_is_reached_though_servers_are_killed),
         TEST(on_one_host_memory_is_shared_or_not_as_is_said),
         TEST(a_server_that_hangs_or_may_not_come_back_is_named),
+        TEST(steps_that_were_made_are_counted_when_nobody_reaches_a_server),
         TEST(a_learner_that_is_killed_comes_back),
         TEST(all_learners_may_be_killed_at_once),
         TEST(who_hangs_is_left_out_and_comes_back),

@@ -294,8 +294,8 @@ static void a_resume_tells_what_changed_and_keeps_the_first_configuration(void *
     char *first = scene_read(scene, "run/config.json");
     assert_int_equal(RUN(scene, "tells", "--run-dir=run", "--resume", "--set=teller.title=chess"),
                      0);
-    assert_file_contains(scene, "err", "name=teller.rounds is=3 was=5\n");
-    assert_file_contains(scene, "err", "name=teller.title is=chess was=go\n");
+    assert_file_contains(scene, "err", "coin: resumed with teller.rounds=3, it was 5\n");
+    assert_file_contains(scene, "err", "coin: resumed with teller.title=chess, it was go\n");
     char *kept = scene_read(scene, "run/config-0.json");
     assert_string_equal(kept, first);
     assert_contains(kept, "\"--set=teller.rounds=5\"");

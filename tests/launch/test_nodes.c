@@ -244,7 +244,7 @@ static void a_node_that_does_not_end_is_named_to_who_resumes(void **state)
                               "(process %d)",
                               (int)getpid());
     assert_last_line(scene, "err", failure);
-    assert_file_contains(scene, "err", "waiting for the life before to end node=learner/0 pid=");
+    assert_file_contains(scene, "err", ": waits for learner/0 of the life before to end (process ");
     free(failure);
     close(fd);
 }

@@ -396,6 +396,10 @@ int launch_command(const struct cli_call *call)
     int fd = -1, argc = (int)(call->word_count - launch.file_count) - 1;
     if (argc >= 0 && strcmp(argv[-1], "--") != 0)
         return separator_missing(call, launch.file_count);
+    if (!is_source(launch.files[0]))
+        return cli_wrong(call->name,
+                         "'%s' is no .c or .proto file (a program is started by itself)",
+                         launch.files[0]);
     if (!has_c_file(&launch))
         return cli_wrong(call->name, "FILE.c is missing: of a .proto file alone comes no program");
     for (size_t i = 0; i < launch.file_count; i++)

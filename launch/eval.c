@@ -10,6 +10,7 @@
 #include "core/printable.h"
 #include "devices.h"
 #include "npz.h"
+#include "places.h"
 
 /* The first evaluator, or else the first group of actors; NULL: there is none. */
 static const struct node_group *find_acting(const trp_program *program)
@@ -54,6 +55,14 @@ struct play {
 };
 
 /* All that can be refused before an episode begins. */
+/* Before all the episodes are played for nothing. */
+static trp_status check_files(const struct launch_options *options)
+{
+    if (options->returns)
+        TRP_TRY(place_is_writable(options->returns));
+    return options->record ? place_is_writable(options->record) : TRP_OK;
+}
+
 static trp_status prepare_play(struct play *play)
 {
     const struct launch_options *options = play->options;
@@ -141,7 +150,9 @@ int eval_run(const trp_program *program, const struct launch_options *options)
     play.copies = play.episodes < 100 ? play.episodes : 100;
     play.returns = xcalloc(play.episodes, sizeof *play.returns);
     int exit_status = PROGRAM_REFUSED;
-    trp_status status = prepare_play(&play);
+    trp_status status = check_files(options);
+    if (status == TRP_OK)
+        status = prepare_play(&play);
     if (status == TRP_OK) {
         exit_status = PROGRAM_FAILED;
         status = evaluate(&play);

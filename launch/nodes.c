@@ -14,6 +14,7 @@
 #include "host.h"
 #include "params.pb-c.h"
 #include "run_dir.h"
+#include "places.h"
 
 enum {
     REPLAY_REPORT_MS = 500,
@@ -28,13 +29,9 @@ static uint32_t member_count(const trp_context *context, trp_node node)
 
 /* ---- replay ------------------------------------------------------------------------------ */
 
-/* Each shard has a directory of its own beside the one that was given; NULL stays NULL. */
 static char *shard_dir(const trp_context *context, const char *dir)
 {
-    if (!dir)
-        return NULL;
-    return context->group->count > 1 ? xasprintf("%s.%u", dir, trp_context_index(context))
-                                     : xstrdup(dir);
+    return place_of_shard(dir, trp_context_index(context), context->group->count);
 }
 
 /* What is restored is there at the first start only: later lives go on with what came of it. */

@@ -24,6 +24,7 @@
 #include "core/limits.h"
 #include "devices.h"
 #include "limits.h"
+#include "places.h"
 #include "settings.h"
 
 enum { TICK_MS = 20, LOOP_WAIT_MS = 20, PROGRESS_EVERY_MS = 1000, OUTPUT_DRAIN_MS = 2000 };
@@ -421,6 +422,7 @@ trp_status run_prepare(struct run *run, int argc, char **argv)
         fill_standard_descriptors();
     TRP_TRY(gangs_check(run));
     TRP_TRY(devices_are_there(run->program));
+    TRP_TRY(places_are_there(run->program, run->options->resume));
     if (!run->options->seed_set)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));

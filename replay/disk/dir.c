@@ -337,7 +337,9 @@ static trp_status dir_make(struct store_dir *dir)
     dir->made = error == 0;
     if (error != 0 && error != EEXIST) {
         trp_status status = store_errno(error, dir->path, "make");
-        return error == ENOENT ? TRP_FAILED_PRECONDITION : status; /* not the store is missing */
+        return error == ENOENT /* not the store is missing */
+                   ? trp_fail(TRP_FAILED_PRECONDITION, "%s", trp_last_error())
+                   : status;
     }
     struct stat info;
     if (stat(dir->path, &info) != 0)

@@ -111,6 +111,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay xyzzy", "no command 'xyzzy' (troupe replay --help"},
         {"replay remove", "no command 'remove' (troupe replay --help"},
         {"replay items x t --sotr=oldest", "no option --sotr; did you mean 'sort'"},
+        {"launch no/program", "'no/program' is no .c or .proto file"},
         {"replay items x t --zzz", "no option --zzz (--help"},
         {"replay items x t -z", "no option -z"},
         {"replay items x t --sort=best", "--sort=best: use one of: sampler oldest"},

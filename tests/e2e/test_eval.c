@@ -166,8 +166,11 @@ static void eval_writes_returns_and_an_episode_for_numpy(void **state)
     assert_file_contains(scene, "out", " in one episode\nreturns: ");
     const char *nowhere[] = {CATCH, "eval", "--params=run/params.safetensors",
                              "--returns=no/such/r.npz", NULL};
-    assert_int_equal(scene_run(scene, nowhere), 1);
-    assert_file_contains(scene, "err", "no/such/r.npz: ");
+    assert_int_equal(scene_run(scene, nowhere), 2);
+    assert_file_contains(scene, "err", "no/such/r.npz: No such file or directory\n");
+    nowhere[3] = "--record=run";
+    assert_int_equal(scene_run(scene, nowhere), 2);
+    assert_file_contains(scene, "err", "catch: eval: run: Is a directory\n");
 }
 
 static double mean_of(struct scene *scene, const char *flag)

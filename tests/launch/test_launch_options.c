@@ -132,6 +132,24 @@ static void wrong_settings_are_one_line_and_status_2(void **state)
     assert_absent(scene, "runs");
 }
 
+/* As other options: nothing has begun. */
+static void places_that_are_not_there_are_one_line_and_status_2(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const rows[][2] = {
+        {"--set=replay.restore=no/checkpoint",
+         "coin: replay 'replay': .restore is no/checkpoint: No such file or directory"},
+        {"--set=replay.address=0.0.0.0:0",
+         "coin: replay 'replay': address 0.0.0.0:0 is open to other hosts without TLS"},
+        {"--set=replay.address=here", "coin: replay 'replay': address here"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(RUN(scene, "plays", rows[i][0]), 2);
+        assert_one_error(scene, rows[i][1]);
+    }
+    assert_absent(scene, "runs");
+}
+
 static void what_nobody_reads_is_said_at_the_start_with_what_it_needs(void **state)
 {
     struct scene *scene = *state;
@@ -317,6 +335,7 @@ int main(void)
         TEST(what_is_set_reaches_the_node_in_threads_and_processes),
         TEST(the_agents_options_are_set_in_threads_and_processes),
         TEST(wrong_settings_are_one_line_and_status_2),
+        TEST(places_that_are_not_there_are_one_line_and_status_2),
         TEST(what_nobody_reads_is_said_at_the_start_with_what_it_needs),
         TEST(options_are_printed_and_nothing_is_started),
         TEST(options_are_printed_by_what_is_in_their_names),

@@ -1,4 +1,5 @@
 /* The store: what goes in comes out, again after reopening, and each failure says what it is. */
+#include "core/status.h"
 #include "replay/disk/disk.h"
 #include "open_store_fixture.h"
 
@@ -399,6 +400,7 @@ static void expect_refused(const char *dir, struct store_options options, trp_st
     if (got != status || !strstr(trp_last_error(), words))
         print_error("%s\n", trp_last_error());
     assert_int_equal(got, status);
+    assert_int_equal(status_last_code(), status); /* whose words these are */
     assert_null(store);
     assert_non_null(strstr(trp_last_error(), words));
 }

@@ -38,8 +38,9 @@ enum {
     /* server_link.c: a copy of values that are written meanwhile is made again; 7 MB take less than
      * a step with them. */
     SERVER_COPY_TRIES = 8,
-    /* server_link.c: of a gradient that is sent, in one call, and how many are on their way: one is
-     * copied, in a cache, while another is on the wire and a third is looked at by the server. */
+    /* server_link.c: of a gradient that is sent, or of values, in one call, and how many are on
+     * their way: one is copied, in a cache, while another is on the wire and a third is copied at
+     * the other end. */
     SERVER_PART_BYTES = 1 << 20,
     SERVER_PARTS_UNDER_WAY = 3,
     /* mode.c: more steps than who leads next has not heard of, as LEARNER_VERSION_GAP has; more

@@ -121,12 +121,111 @@ static bool goes_in_parts(const struct server_link *link, const ProtobufCMessage
            trp_service_is_remote(service_of(link));
 }
 
+/* Values that are asked for in parts, as many at a time: one is copied to its place while others
+ * are on their way. */
+struct pull_parts {
+    Troupe__ServerPullRequest request; /* the next part's */
+    const trp_reply_room *all;
+    struct deadline deadline;
+    trp_future *ring[SERVER_PARTS_UNDER_WAY];
+    trp_reply_room rooms[SERVER_PARTS_UNDER_WAY];
+    uint32_t asked, answered;
+    size_t at; /* of all bytes, the first that were not asked for */
+};
+
+static void ask_pull_part(const struct server_link *link, struct pull_parts *parts)
+{
+    size_t left = parts->all->size - parts->at;
+    size_t size = left < SERVER_PART_BYTES ? left : SERVER_PART_BYTES;
+    uint32_t slot = parts->asked++ % SERVER_PARTS_UNDER_WAY;
+    trp_reply_room *room = &parts->rooms[slot];
+    *room = (trp_reply_room){.field = parts->all->field,
+                             .bytes = (uint8_t *)parts->all->bytes + parts->at,
+                             .size = size};
+    parts->request.part_from = parts->at;
+    parts->request.part_bytes = size;
+    parts->at += size;
+    parts->ring[slot] = trp_call_async(
+        service_of(link), "Pull", &parts->request.base,
+        &(trp_call_options){.timeout_ms = time_left_ms(parts->deadline), .room = room});
+}
+
+/* Whether it is a part of what the first one is of. Short ones come beside their room. */
+static bool take_pull_part(const trp_reply_room *room, const Troupe__ServerPullReply *part,
+                           const Troupe__ServerPullReply *first)
+{
+    if (part->values.len == room->size)
+        memcpy(room->bytes, part->values.data, room->size);
+    return part->values.len + room->given == room->size && part->version == first->version;
+}
+
+/* *reply: the first part's; NULL: there are none, or not of one version. */
+static trp_status ask_pull_parts(const struct server_link *link, struct pull_parts *parts,
+                                 ProtobufCMessage **reply)
+{
+    trp_status status = TRP_OK;
+    bool fits = true;
+    *reply = NULL;
+    while (status == TRP_OK && fits &&
+           (parts->at < parts->all->size || parts->answered < parts->asked)) {
+        ProtobufCMessage *part = NULL;
+        while (parts->at < parts->all->size &&
+               parts->asked - parts->answered < SERVER_PARTS_UNDER_WAY)
+            ask_pull_part(link, parts);
+        uint32_t slot = parts->answered++ % SERVER_PARTS_UNDER_WAY;
+        status = trp_future_finish(parts->ring[slot], NULL, &part);
+        if (status != TRP_OK)
+            break;
+        fits = take_pull_part(&parts->rooms[slot], (Troupe__ServerPullReply *)part,
+                              (Troupe__ServerPullReply *)(*reply ? *reply : part));
+        if (*reply)
+            protobuf_c_message_free_unpacked(part, NULL);
+        else
+            *reply = part;
+    }
+    while (parts->answered < parts->asked)
+        trp_future_destroy(parts->ring[parts->answered++ % SERVER_PARTS_UNDER_WAY]);
+    if (status == TRP_OK && fits)
+        return TRP_OK;
+    protobuf_c_message_free_unpacked(*reply, NULL);
+    *reply = NULL;
+    return status;
+}
+
+/* Where that cannot be it is one call, as it is where the worker has to wait for others, too: one
+ * of the server's threads waits with it. */
+static trp_status pull_in_parts(const struct server_link *link,
+                                const Troupe__ServerPullRequest *request, struct deadline deadline,
+                                trp_reply_room *room, ProtobufCMessage **reply)
+{
+    struct pull_parts parts = {.request = *request, .all = room, .deadline = deadline};
+    parts.request.wait_ms = 0;
+    parts.request.parts = trp_rng_entropy() | 1;
+    TRP_TRY(ask_pull_parts(link, &parts, reply));
+    if (!*reply)
+        return trp_call(service_of(link), "Pull", &request->base, reply,
+                        &(trp_call_options){.timeout_ms = time_left_ms(deadline), .room = room});
+    room->given = room->size;
+    return TRP_OK;
+}
+
+static bool pull_goes_in_parts(const struct server_link *link, const ProtobufCMessage *request,
+                               const trp_reply_room *room)
+{
+    const Troupe__ServerPullRequest *pull = (const Troupe__ServerPullRequest *)request;
+    return room && !pull->in_memory && !pull->states && link->may_read &&
+           room->size > SERVER_PART_BYTES && trp_service_is_remote(service_of(link));
+}
+
 static trp_status call_once(const struct server_link *link, const char *method,
                             const ProtobufCMessage *request, struct deadline deadline,
                             trp_reply_room *room, ProtobufCMessage **reply)
 {
     if (goes_in_parts(link, request))
         return push_in_parts(link, (const Troupe__ServerPushRequest *)request, deadline, reply);
+    if (pull_goes_in_parts(link, request, room))
+        return pull_in_parts(link, (const Troupe__ServerPullRequest *)request, deadline, room,
+                             reply);
     return trp_call(service_of(link), method, request, reply,
                     &(trp_call_options){.timeout_ms = time_left_ms(deadline), .room = room});
 }

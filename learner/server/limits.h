@@ -23,7 +23,8 @@ enum {
     SERVER_WAIT_MS_MAX = 1000,
     /* parts_room.c: gradients of which not all parts are there, where no option says; as rpc/ has
      * of messages. One whose parts do not come for so long may not be complete any more, when
-     * another one needs the room: learners try for longer. */
+     * another one needs the room: learners try for longer. table.c: nor are values held for longer
+     * for a pull whose next part is not asked for. */
     STAGED_BYTES = 1 << 30,
     STAGED_SILENCE_MS = 1000,
     /* passes.c: less than this takes as long as to wake a thread; more threads than this wait for

@@ -271,7 +271,10 @@ static trp_status read_locked(trp_parameter_server *server,
     reply->unknown_keys = !list;
     if (!list)
         return TRP_OK;
-    return server_table_copy_out(table, list, request, reply, copy);
+    if (request->part_bytes == 0 || request->states)
+        return server_table_copy_out(table, list, request, reply, copy);
+    server_table_part_out(table, list, request, reply);
+    return TRP_OK;
 }
 
 static void serve_pull(Troupe__ParameterServer_Service *service,

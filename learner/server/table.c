@@ -37,11 +37,18 @@ trp_status server_table_create(struct server_table **out, const struct shard_opt
     return TRP_OK;
 }
 
+static void leave_held(struct held_values *held)
+{
+    values_block_leave(held->block);
+    *held = (struct held_values){0};
+}
+
 void server_table_destroy(struct server_table *table)
 {
     for (uint32_t i = 0; table->workers && i < table->shard.options.workers; i++) {
         shared_values_unmap(table->workers[i].gradients, table->workers[i].mapped);
         parts_room_leave(table->parts_room, &table->workers[i].staged);
+        leave_held(&table->workers[i].held);
         free(table->workers[i].name);
     }
     free(table->workers);
@@ -297,4 +304,51 @@ trp_status server_table_copy_out(struct server_table *table, const struct key_li
     reply->states = states > 0 ? copy->states : NULL;
     reply->n_states = states;
     return TRP_OK;
+}
+
+/* Of pulls that go on no more: their values are in nobody's way. */
+static void leave_silent(struct server_table *table, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < table->shard.options.workers; i++) {
+        struct held_values *held = &table->workers[i].held;
+        if (held->block && now_ns - held->heard_ns > (int64_t)STAGED_SILENCE_MS * 1000000)
+            leave_held(held);
+    }
+}
+
+static void begin_parts(struct server_table *table, struct held_values *held, uint64_t number,
+                        size_t bytes, int64_t now_ns)
+{
+    leave_held(held);
+    leave_silent(table, now_ns);
+    *held = (struct held_values){.number = number,
+                                 .block = table_values_hold(&table->values),
+                                 .version = table->shard.version,
+                                 .optimizer_steps = table->shard.steps,
+                                 .left = bytes};
+}
+
+void server_table_part_out(struct server_table *table, const struct key_list *list,
+                           const Troupe__ServerPullRequest *request, Troupe__ServerPullReply *reply)
+{
+    struct held_values *held = &table->workers[request->worker].held;
+    uint64_t from = request->part_from, size = request->part_bytes;
+    uint64_t of = list->numbers * sizeof(float);
+    int64_t now_ns = clock_now_ns(&clock_monotonic);
+    if (list->count != 1 || from % sizeof(float) != 0 || from > of || size > of - from)
+        return;
+    if (!held->block || held->number != request->parts)
+        begin_parts(table, held, request->parts, of, now_ns);
+    if (!held->block)
+        return;
+    const float *numbers = values_block_numbers(held->block) + list->ranges[0].lo;
+    reply->version = held->version;
+    reply->optimizer_steps = held->optimizer_steps;
+    reply->values =
+        (ProtobufCBinaryData){size, (uint8_t *)(uintptr_t)(numbers + from / sizeof(float))};
+    values_block_lend(held->block, table->shard.count);
+    held->heard_ns = now_ns;
+    held->left -= size < held->left ? size : held->left;
+    if (held->left == 0)
+        leave_held(held); /* those that are on their way keep it */
 }

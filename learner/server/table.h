@@ -15,12 +15,22 @@
 #include "parts_room.h"
 #include "values.h"
 
+/* Values of one version, for a pull in parts. */
+struct held_values {
+    uint64_t number; /* of the pull */
+    struct values_block *block;
+    uint64_t version, optimizer_steps;
+    size_t left; /* bytes that were not asked for */
+    int64_t heard_ns;
+};
+
 struct server_table_worker {
     char *name;                            /* NULL: it has not joined in this life */
     const struct shared_values *gradients; /* of the whole vector, in its memory; NULL: sent */
     size_t mapped;                         /* numbers of them */
     int64_t heard_ns;                      /* when it joined or pushed last */
     struct staged_parts staged;
+    struct held_values held; /* block NULL: none */
 };
 
 struct server_table {
@@ -93,5 +103,10 @@ TRP_MUST_USE trp_status server_table_copy_out(struct server_table *table,
                                               const Troupe__ServerPullRequest *request,
                                               Troupe__ServerPullReply *reply,
                                               struct server_table_copy *copy);
+
+/* A part of the values as they were at its pull's first part, or the word that there are none. */
+void server_table_part_out(struct server_table *table, const struct key_list *list,
+                           const Troupe__ServerPullRequest *request,
+                           Troupe__ServerPullReply *reply);
 
 #endif

@@ -33,6 +33,16 @@ static void block_leave(void *arg)
     free(block);
 }
 
+void values_block_leave(struct values_block *block)
+{
+    block_leave(block);
+}
+
+const float *values_block_numbers(const struct values_block *block)
+{
+    return block->numbers;
+}
+
 static bool is_on_its_way(const struct values_block *block)
 {
     return atomic_load(&block->users) > 1;
@@ -104,16 +114,30 @@ void table_values_end(struct table_values *values, uint64_t version)
         shared_values_end(shared_part(values), version);
 }
 
-void table_values_lend(struct table_values *values)
+struct values_block *table_values_hold(struct table_values *values)
 {
     if (values->shared.memory)
-        return;
+        return NULL;
     if (!values->blocks[1])
         values->blocks[1] = block_create(values->count);
     if (is_on_its_way(values->blocks[1]))
-        return;
+        return NULL;
     atomic_fetch_add(&values->blocks[0]->users, 1);
-    trp_bytes bytes = {(const uint8_t *)values->numbers, values->count * sizeof(float)};
-    if (!trp_call_lend(bytes, block_leave, values->blocks[0]))
-        block_leave(values->blocks[0]);
+    return values->blocks[0];
+}
+
+void values_block_lend(struct values_block *block, size_t count)
+{
+    atomic_fetch_add(&block->users, 1);
+    trp_bytes bytes = {(const uint8_t *)block->numbers, count * sizeof(float)};
+    if (!trp_call_lend(bytes, block_leave, block))
+        block_leave(block);
+}
+
+void table_values_lend(struct table_values *values)
+{
+    struct values_block *block = table_values_hold(values);
+    if (block)
+        values_block_lend(block, values->count);
+    values_block_leave(block);
 }

@@ -29,8 +29,14 @@ void table_values_share(struct table_values *values, uint64_t version);
 void table_values_begin(struct table_values *values);
 void table_values_end(struct table_values *values, uint64_t version);
 
-/* Of a handler whose reply has some of them: they are sent from here, unless the other block is
- * still on its way, too. */
+/* Those of now, which stay as they are until they are left; NULL: others map them, or the other
+ * block is still on its way. */
+struct values_block *table_values_hold(struct table_values *values);
+const float *values_block_numbers(const struct values_block *block);
+void values_block_leave(struct values_block *block); /* NULL is fine */
+
+/* Of a handler whose reply has some of them: they are sent from here, if they can be held. */
 void table_values_lend(struct table_values *values);
+void values_block_lend(struct values_block *block, size_t count);
 
 #endif

@@ -334,6 +334,10 @@ struct between {
     trp_channel *channel;
     ProtobufCService *far;
     uint32_t pushes, strays; /* strays: calls behind which a part of another push comes */
+    uint32_t pulls;
+    uint32_t torn;   /* the pull that is made one of its own, behind a push of another worker */
+    uint64_t others; /* pushes of that, of 1 for each number */
+    float *ones;
 };
 
 static Troupe__ParameterServer_Service *inner_of(Troupe__ParameterServer_Service *service)
@@ -342,24 +346,56 @@ static Troupe__ParameterServer_Service *inner_of(Troupe__ParameterServer_Service
     return (Troupe__ParameterServer_Service *)trp_parameter_server_service(between->server);
 }
 
+static void ignore_join(const Troupe__ServerJoinReply *reply, void *data)
+{
+    (void)reply;
+    (void)data;
+}
+
 static void pass_join(Troupe__ParameterServer_Service *service,
                       const Troupe__ServerJoinRequest *request,
                       Troupe__ServerJoinReply_Closure closure, void *data)
 {
+    Troupe__ServerJoinRequest other = *request;
     inner_of(service)->join(inner_of(service), request, closure, data);
-}
-
-static void pass_pull(Troupe__ParameterServer_Service *service,
-                      const Troupe__ServerPullRequest *request,
-                      Troupe__ServerPullReply_Closure closure, void *data)
-{
-    inner_of(service)->pull(inner_of(service), request, closure, data);
+    other.worker = 1;
+    other.name = (char[]){"learner/1"};
+    inner_of(service)->join(inner_of(service), &other, ignore_join, NULL);
 }
 
 static void ignore_reply(const Troupe__ServerPushReply *reply, void *data)
 {
     (void)reply;
     (void)data;
+}
+
+static void push_ones(struct between *between)
+{
+    static const uint64_t numbers[] = {0, NUMBERS};
+    Troupe__ServerPushRequest push = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    push.worker = 1;
+    push.vector = (char *)(uintptr_t) "params";
+    push.scale = -1;
+    push.sequence = between->others++;
+    push.keys = keys_hash(numbers, 2);
+    push.n_ranges = 2;
+    push.ranges = (uint64_t *)(uintptr_t)numbers;
+    push.gradients =
+        (ProtobufCBinaryData){NUMBERS * sizeof(float), (uint8_t *)(void *)between->ones};
+    inner_of(&between->service)->push(inner_of(&between->service), &push, ignore_reply, NULL);
+}
+
+static void pass_pull(Troupe__ParameterServer_Service *service,
+                      const Troupe__ServerPullRequest *request,
+                      Troupe__ServerPullReply_Closure closure, void *data)
+{
+    struct between *between = (struct between *)service;
+    Troupe__ServerPullRequest pull = *request;
+    if (++between->pulls == between->torn) {
+        push_ones(between);
+        pull.parts++;
+    }
+    inner_of(service)->pull(inner_of(service), &pull, closure, data);
 }
 
 static void pass_push(Troupe__ParameterServer_Service *service,
@@ -380,7 +416,9 @@ static const Troupe__ParameterServer_Service between_functions =
 static void between_start(struct between *between)
 {
     const trp_parameter_server_options options = {.rule = TRP_SERVER_ASYNC};
-    *between = (struct between){.service = between_functions};
+    *between = (struct between){.service = between_functions, .ones = trp_floats_create(NUMBERS)};
+    for (size_t i = 0; i < NUMBERS; i++)
+        between->ones[i] = 1;
     assert_int_equal(trp_parameter_server_create(&between->server, "server/0", &options, NULL),
                      TRP_OK);
     assert_int_equal(trp_server_create(&between->rpc, &(trp_server_options){.threads = 1}), TRP_OK);
@@ -398,6 +436,7 @@ static void between_end(struct between *between)
     trp_channel_destroy(between->channel);
     trp_server_destroy(between->rpc);
     trp_parameter_server_destroy(between->server);
+    trp_floats_destroy(between->ones);
 }
 
 static void link_start(struct server_link *link, struct server_links *links,
@@ -417,8 +456,9 @@ static void link_start(struct server_link *link, struct server_links *links,
         vectors->each[0].grads[i] = -(float)(i % 1000);
 }
 
-/* Some of them are mixed with those of another push, until a try that is not. */
-static void a_learner_elsewhere_pushes_once_what_it_pushes(void **state)
+/* Some of them are mixed with those of another push, until a try that is not. What it pulls is of
+ * one version, also where its parts are not. */
+static void a_learner_elsewhere_pushes_once_and_pulls_what_is_whole(void **state)
 {
     (void)state;
     struct between between;
@@ -427,21 +467,24 @@ static void a_learner_elsewhere_pushes_once_what_it_pushes(void **state)
     struct server_link link;
     between_start(&between);
     trp_learner_servers servers = {
-        .name = "server", .services = &between.far, .count = 1, .workers = 1};
+        .name = "server", .services = &between.far, .count = 1, .workers = 2};
     struct learners_options group = {.name = "learner", .timeout_ms = 20000};
     struct server_links links = {.servers = &servers, .group = &group, .learner = "learner/0"};
     link_start(&link, &links, &vectors, &queue);
     for (uint32_t round = 1; round <= 3; round++) {
-        between.pushes = 0;
+        between.pushes = between.pulls = 0;
         between.strays = round == 2 ? 3 : 0;
+        between.torn = round == 3 ? 4 : 0;
         assert_int_equal(server_link_push(&link, vectors.each[0].grads, 1, true), TRP_OK);
         assert_int_equal(link.clock, round);
         assert_int_equal(server_link_pull(&link), TRP_OK);
-        assert_int_equal(link.version, round);
+        assert_int_equal(link.version, round + between.others);
+        assert_true(round > 1 || between.pulls == 6); /* later on some may be in one call */
+        assert_int_equal(between.others, round == 3);
         assert_int_equal(between.pushes, round == 2 ? 12 : 6);
         for (size_t i = 0; i < NUMBERS; i++)
             assert_true(((float *)vectors.each[0].values.here)[i] ==
-                        (float)round * (float)(i % 1000));
+                        (float)round * (float)(i % 1000) + (float)between.others);
     }
     server_link_close(&link);
     vectors_cleanup(&vectors);
@@ -464,7 +507,7 @@ int main(void)
         NARROW(parts_that_stop_coming_leave_their_room),
         cmocka_unit_test_setup_teardown(a_gradient_that_never_has_room_is_refused_for_good,
                                         setup_too_narrow, teardown_asked),
-        cmocka_unit_test(a_learner_elsewhere_pushes_once_what_it_pushes),
+        cmocka_unit_test(a_learner_elsewhere_pushes_once_and_pulls_what_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

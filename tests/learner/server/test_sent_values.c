@@ -1,5 +1,5 @@
 /* Values of a parameter server that are sent from where they lie: what a worker gets is one
- * version, however many come meanwhile. */
+ * version, however many come meanwhile, in one call or in parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,8 +14,10 @@
 #include <troupe/parameter_server.h>
 #include <troupe/rpc.h>
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/thread.h"
 #include "learner/server/keys.h"
+#include "learner/server/limits.h"
 #include "learner/server/shared_values.h"
 #include "learner/server/values.h"
 #include "parameter_server.pb-c.h"
@@ -228,6 +230,108 @@ static void whoever_does_not_read_gets_what_there_was(void **state)
     assert_int_equal(atomic_load(&served->broken), 0);
 }
 
+/* ---- in parts -------------------------------------------------------------------------------- */
+
+enum { PART = COUNT / 4 };
+
+/* The part from number `first` on of pull `number`. */
+static Troupe__ServerPullReply *ask_part(struct served *served, uint32_t worker, uint64_t number,
+                                         size_t first)
+{
+    Troupe__ServerPullRequest pull = pull_of(worker);
+    pull.parts = number;
+    pull.part_from = first * sizeof(float);
+    pull.part_bytes = PART * sizeof(float);
+    return (Troupe__ServerPullReply *)ask(served, "Pull", &pull.base, NULL);
+}
+
+static bool part_is(Troupe__ServerPullReply *reply, uint64_t version)
+{
+    const float *values = (const float *)(const void *)reply->values.data;
+    bool is = reply->version == version && reply->values.len == PART * sizeof(float);
+    for (size_t i = 0; is && i < PART; i++)
+        is = values[i] == (float)version;
+    troupe__server_pull_reply__free_unpacked(reply, NULL);
+    return is;
+}
+
+static bool there_is_none(Troupe__ServerPullReply *reply)
+{
+    bool none = reply->values.len == 0;
+    troupe__server_pull_reply__free_unpacked(reply, NULL);
+    return none;
+}
+
+/* What was sent last may be on its way for a moment. */
+static void wait_for_part(struct served *served, uint32_t worker, uint64_t number, uint64_t version)
+{
+    struct deadline give_up = deadline_in_ms(&clock_monotonic, 20000);
+    Troupe__ServerPullReply *reply;
+    while ((reply = ask_part(served, worker, number, 0))->values.len == 0) {
+        assert_false(deadline_passed(give_up, &clock_monotonic));
+        troupe__server_pull_reply__free_unpacked(reply, NULL);
+    }
+    assert_true(part_is(reply, version));
+}
+
+static void the_parts_of_a_pull_are_one_version_whatever_is_pushed(void **state)
+{
+    struct served *served = *state;
+    fill_gradient(served);
+    push_next(served, 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_true(part_is(ask_part(served, 0, 7, (3 - i) * PART), 1));
+        push_next(served, i + 1);
+    }
+    wait_for_part(served, 0, 8, 5);
+    assert_int_equal(atomic_load(&served->broken), 0);
+}
+
+/* Until it has asked for no more of them for some time; then it gets no more of the old ones. */
+static void while_another_holds_values_there_are_no_parts(void **state)
+{
+    struct served *served = *state;
+    struct deadline silence = deadline_in_ms(&clock_monotonic, STAGED_SILENCE_MS);
+    fill_gradient(served);
+    assert_true(part_is(ask_part(served, 0, 7, 0), 0));
+    push_next(served, 0);
+    assert_true(there_is_none(ask_part(served, 1, 8, 0)) ||
+                deadline_passed(silence, &clock_monotonic));
+    wait_for_part(served, 1, 9, 1);
+    assert_false(part_is(ask_part(served, 0, 7, PART), 0));
+    assert_int_equal(atomic_load(&served->broken), 0);
+}
+
+static void a_part_that_fits_nowhere_has_no_values(void **state)
+{
+    static const struct {
+        uint64_t from, bytes;
+    } rows[] = {
+        {1, 4},
+        {COUNT * sizeof(float), 4},
+        {COUNT * sizeof(float) - 4, 8},
+        {0, COUNT * sizeof(float) + 4},
+        {UINT64_MAX - 3, 4},
+        {4, UINT64_MAX},
+    };
+    static const uint64_t halves[] = {0, COUNT / 2, COUNT / 2 + 1, COUNT};
+    struct served *served = *state;
+    for (size_t i = 0; i <= sizeof rows / sizeof *rows; i++) {
+        Troupe__ServerPullRequest pull = pull_of(0);
+        pull.parts = 7;
+        pull.part_from = i > 0 ? rows[i - 1].from : 0;
+        pull.part_bytes = i > 0 ? rows[i - 1].bytes : 4;
+        if (i == 0) {
+            pull.ranges = (uint64_t *)(uintptr_t)halves;
+            pull.n_ranges = 4;
+            pull.keys = keys_hash(halves, 4);
+        }
+        assert_true(
+            there_is_none((Troupe__ServerPullReply *)ask(served, "Pull", &pull.base, NULL)));
+    }
+    assert_int_equal(atomic_load(&served->broken), 0);
+}
+
 static void values_that_become_shared_are_the_same_and_whole(void **state)
 {
     (void)state;
@@ -268,6 +372,12 @@ int main(void)
                                         setup_served, teardown_served),
         cmocka_unit_test_setup_teardown(whoever_does_not_read_gets_what_there_was,
                                         setup_one_at_a_time, teardown_served),
+        cmocka_unit_test_setup_teardown(the_parts_of_a_pull_are_one_version_whatever_is_pushed,
+                                        setup_served, teardown_served),
+        cmocka_unit_test_setup_teardown(while_another_holds_values_there_are_no_parts, setup_served,
+                                        teardown_served),
+        cmocka_unit_test_setup_teardown(a_part_that_fits_nowhere_has_no_values, setup_served,
+                                        teardown_served),
         cmocka_unit_test(values_that_become_shared_are_the_same_and_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ struct fake_clique {
     struct fake_clique *next;
     struct nccl_id id;
     int joined, users;
-    int ended, graphs; /* communicators; captured calls of all */
+    int left, ended, graphs; /* communicators that leave, that end; captured calls of all */
     struct fake_op ops[OPS];
 };
 
@@ -46,7 +46,7 @@ struct nccl_comm {
     int rank, ranks, users, polls, sequence;
     int graphs;        /* captured calls that may be launched again */
     atomic_int inside; /* threads */
-    bool joining, aborted, lost;
+    bool joining, leaving, aborted, lost;
     struct fake_call *pending[PENDING];
     int pending_count;
 };
@@ -355,8 +355,9 @@ CALL ncclCommGetAsyncError(struct nccl_comm *comm, enum nccl_result *result)
     else if (comm->polls > 0 && --comm->polls > 0) {
         fake_nccl.going_on++;
         *result = NCCL_IN_PROGRESS;
-    } else if (comm->joining && comm->clique->joined < comm->ranks)
-        *result = NCCL_IN_PROGRESS;
+    } else if ((comm->joining && comm->clique->joined < comm->ranks) ||
+               (comm->leaving && comm->clique->left < comm->ranks))
+        *result = NCCL_IN_PROGRESS; /* all of a host leave together */
     else {
         comm->joining = false;
         put_pending(comm);
@@ -370,6 +371,8 @@ CALL ncclCommFinalize(struct nccl_comm *comm)
     bool fine = enter(comm, false) && comm->graphs == 0;
     fake_nccl.misuses += comm->graphs > 0; /* the real one waits */
     comm->polls = fake_nccl.polls;
+    comm->leaving = true;
+    comm->clique->left++;
     return leave(comm, fine ? NCCL_IN_PROGRESS : NCCL_INVALID_ARGUMENT);
 }
 

@@ -371,8 +371,8 @@ static void abort_a_slow_step(struct rank *rank)
     while (!is_slow && fake->aborts < 2) /* that of the one that is alone, and the slow one's */
         sched_yield();
     struct deadline soon = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
-    leave(rank); /* waits for the step, its own or the other's, and NCCL with it */
-    rank->wrong += !deadline_passed(soon, &clock_monotonic);
+    leave(rank); /* waits for the step, and NCCL with it; for the other's, if it ended before */
+    rank->wrong += is_slow && !deadline_passed(soon, &clock_monotonic);
 }
 
 /* Else the process would end. Of two ranks in a process one is waited for by the other. */

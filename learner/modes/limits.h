@@ -35,6 +35,8 @@ enum {
      * group does not say. */
     SERVER_RETRY_MS = 10,
     SERVER_TIMEOUT_MS = 30000,
+    /* server.c: who waits for batches says so twice as often; others take it for silent later. */
+    SERVER_IDLE_MS = 5000,
     /* server_link.c: a copy of values that are written meanwhile is made again; 7 MB take less than
      * a step with them. */
     SERVER_COPY_TRIES = 8,

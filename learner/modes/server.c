@@ -12,6 +12,7 @@
 #include <troupe/nn.h>
 #include "core/alloc.h"
 #include "core/boot.h"
+#include "core/clock.h"
 #include "core/thread.h"
 #include "learner/server/placement.h"
 #include "limits.h"
@@ -34,7 +35,8 @@ struct server_mode {
     bool misses;       /* one of its members, and has said so */
     uint32_t *members; /* of it, [members_count] */
     uint32_t member_count;
-    bool begun; /* of this step something was pushed */
+    bool begun;                /* of this step something was pushed */
+    struct deadline next_word; /* to servers, of one that waits for batches */
 };
 
 static struct server_mode *server_mode_of(struct mode *mode)
@@ -178,6 +180,20 @@ static void miss_silent(struct server_mode *mode)
     free(why);
 }
 
+/* One that waits for batches pushes nothing: others hear that it is there, and it of those who are
+ * not. */
+static trp_status say_idle(struct server_mode *mode)
+{
+    const struct vectors *vectors = mode->base.vectors;
+    if (!deadline_passed(mode->next_word, &clock_monotonic))
+        return TRP_OK;
+    for (size_t i = 0; i < vectors->count; i++)
+        for (size_t k = 0; vectors->each[i].spec->learned && k < mode->servers.count; k++)
+            TRP_TRY(server_link_idle(&mode->each[i].links[k]));
+    mode->next_word = deadline_in_ms(&clock_monotonic, SERVER_IDLE_MS / 2);
+    return TRP_OK;
+}
+
 static trp_status server_end(struct mode *base, struct mode_round *round)
 {
     struct server_mode *mode = server_mode_of(base);
@@ -187,6 +203,8 @@ static trp_status server_end(struct mode *base, struct mode_round *round)
     round->steps = mode->links.steps;
     if (!rendezvous)
         return TRP_OK;
+    if (!round->has_batch && !round->stops)
+        TRP_TRY(say_idle(mode));
     miss_silent(mode);
     if (rendezvous->impl->newest(rendezvous) <= mode->generation)
         return TRP_OK;

@@ -345,6 +345,23 @@ static void note_silent(struct server_links *links, Troupe__ServerPushReply *rep
     reply->n_silent = 0;
 }
 
+trp_status server_link_idle(struct server_link *link)
+{
+    Troupe__ServerPushRequest request = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    ProtobufCMessage *message;
+    request.worker = link->links->servers->worker;
+    request.vector = (char *)(uintptr_t)link->vector->spec->name;
+    request.idle = true;
+    request.patience_ms = timeout_of(link) + SERVER_IDLE_MS;
+    TRP_TRY(call_server(link, "Push", &request.base, NULL, &message));
+    Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)message;
+    bool joins = reply->unknown_worker;
+    if (!joins)
+        note_silent(link->links, reply);
+    protobuf_c_message_free_unpacked(message, NULL);
+    return joins ? server_link_join(link, link->links->steps) : TRP_OK;
+}
+
 /* A push that was taken before its answer was lost is answered as one that came again. */
 static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRequest *request,
                                   int list, bool *again)

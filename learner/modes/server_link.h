@@ -48,6 +48,9 @@ TRP_MUST_USE trp_status server_link_join(struct server_link *link, uint64_t step
 TRP_MUST_USE trp_status server_link_push(struct server_link *link, float *grads, float scale,
                                          bool begins_step);
 
+/* Says that this learner waits for batches, and hears of others that are silent. */
+TRP_MUST_USE trp_status server_link_idle(struct server_link *link);
+
 /* Waits until the rule lets this learner read. */
 TRP_MUST_USE trp_status server_link_pull(struct server_link *link);
 

@@ -172,6 +172,16 @@ static trp_status key_list_of(struct server_table *table, uint64_t hash, const u
                : keys_add(&table->keys, &table->shard, hash, bounds, count, list);
 }
 
+static void say_how_it_is(const trp_parameter_server *server, const struct server_table *table,
+                          const Troupe__ServerPushRequest *request, Troupe__ServerPushReply *reply)
+{
+    reply->clock = table->shard.workers[request->worker].clock;
+    reply->steps = steps_of_learners(server);
+    reply->may_read = shard_may_read(&table->shard, request->worker);
+    reply->silent = xcalloc(table->shard.options.workers, sizeof *reply->silent);
+    reply->n_silent = server_table_silent(table, request->patience_ms, reply->silent);
+}
+
 static trp_status take_locked(trp_parameter_server *server,
                               const Troupe__ServerPushRequest *request,
                               Troupe__ServerPushReply *reply)
@@ -181,6 +191,11 @@ static trp_status take_locked(trp_parameter_server *server,
     reply->unknown_worker = !table;
     if (!table)
         return TRP_OK;
+    if (request->idle) {
+        table->workers[request->worker].heard_ns = clock_now_ns(&clock_monotonic);
+        say_how_it_is(server, table, request, reply);
+        return TRP_OK;
+    }
     TRP_TRY(key_list_of(table, request->keys, request->ranges, request->n_ranges, &list));
     reply->unknown_keys = !list;
     if (!list)
@@ -199,12 +214,8 @@ static trp_status take_locked(trp_parameter_server *server,
     enum shard_answer answer;
     TRP_TRY(server_table_push(table, &push, request->begins_step, &answer));
     reply->answer = answer;
-    reply->clock = table->shard.workers[request->worker].clock;
-    reply->steps = steps_of_learners(server);
-    reply->may_read = shard_may_read(&table->shard, request->worker);
     server_table_behind(table, request->worker); /* it may read at once */
-    reply->silent = xcalloc(table->shard.options.workers, sizeof *reply->silent);
-    reply->n_silent = server_table_silent(table, request->patience_ms, reply->silent);
+    say_how_it_is(server, table, request, reply);
     return TRP_OK;
 }
 
@@ -244,6 +255,19 @@ static trp_status wait_for_others_locked(trp_parameter_server *server,
     return TRP_OK;
 }
 
+/* Meanwhile it is there. */
+static trp_status wait_in_turn_locked(trp_parameter_server *server,
+                                      const Troupe__ServerPullRequest *request,
+                                      struct server_table *table, bool *wait)
+{
+    struct server_table_worker *worker = &table->workers[request->worker];
+    worker->waits++;
+    trp_status status = wait_for_others_locked(server, request, table, wait);
+    worker->waits--;
+    worker->heard_ns = clock_now_ns(&clock_monotonic);
+    return status;
+}
+
 static trp_status read_locked(trp_parameter_server *server,
                               const Troupe__ServerPullRequest *request,
                               Troupe__ServerPullReply *reply, struct server_table_copy *copy)
@@ -259,7 +283,7 @@ static trp_status read_locked(trp_parameter_server *server,
     if (!list)
         return TRP_OK;
     if (!request->states)
-        TRP_TRY(wait_for_others_locked(server, request, table, &wait));
+        TRP_TRY(wait_in_turn_locked(server, request, table, &wait));
     reply->wait = wait;
     reply->steps = steps_of_learners(server);
     reply->version = table->shard.version;

@@ -187,7 +187,8 @@ size_t server_table_silent(const struct server_table *table, uint64_t patience_m
     size_t count = 0;
     for (uint32_t i = 0; patience_ms > 0 && i < table->shard.options.workers; i++) {
         const struct server_table_worker *worker = &table->workers[i];
-        if (worker->name && (uint64_t)(now_ns - worker->heard_ns) / 1000000 > patience_ms)
+        if (worker->name && worker->waits == 0 &&
+            (uint64_t)(now_ns - worker->heard_ns) / 1000000 > patience_ms)
             silent[count++] = i;
     }
     return count;

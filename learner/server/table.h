@@ -28,7 +28,8 @@ struct server_table_worker {
     char *name;                            /* NULL: it has not joined in this life */
     const struct shared_values *gradients; /* of the whole vector, in its memory; NULL: sent */
     size_t mapped;                         /* numbers of them */
-    int64_t heard_ns;                      /* when it joined or pushed last */
+    int64_t heard_ns;                      /* when it asked for something last */
+    uint32_t waits;                        /* of its pulls, for others */
     struct staged_parts staged;
     struct held_values held; /* block NULL: none */
 };

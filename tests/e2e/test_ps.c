@@ -196,6 +196,33 @@ static void who_hangs_is_missed_though_another_is_gone(void **state)
     assert_file_contains(scene, "err", "generation 3 of learner: learner/2");
 }
 
+/* It leads, nobody has batches, and so nobody pushes. */
+static void who_hangs_before_there_is_data_is_missed(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0", "--set=agent.replay_size=10000000",
+          "--set=agent.min_replay_size=10000000", "--set=learner.collective_timeout_ms=1000");
+    await_generation(scene, 1);
+    scene_await(scene, "run/logs/learner-0.log", "learner joined server=server/1");
+    scene_await(scene, "run/logs/learner-1.log", "learner joined server=server/1");
+    assert_int_equal(kill(pid_of(scene, 0), SIGSTOP), 0);
+    await_generation(scene, 2);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_file_contains(scene, "err", "the other learners of learner waited 1 s for it");
+}
+
+/* Those who wait say so: nobody is lost. */
+static void who_waits_for_data_is_not_missed(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0", "--set=agent.replay_size=10000000",
+          "--set=agent.min_replay_size=10000000", "--set=learner.collective_timeout_ms=1000",
+          "--max-seconds=8");
+    assert_int_equal(scene_wait(scene), 0);
+    assert_int_equal(last_generation(scene), 1);
+}
+
 static void a_run_goes_on_where_its_servers_were(void **state)
 {
     struct scene *scene = *state;
@@ -241,6 +268,8 @@ int main(void)
         TEST(all_learners_may_be_killed_at_once),
         TEST(who_hangs_is_left_out_and_comes_back),
         TEST(who_hangs_is_missed_though_another_is_gone),
+        TEST(who_hangs_before_there_is_data_is_missed),
+        TEST(who_waits_for_data_is_not_missed),
         TEST(a_run_goes_on_where_its_servers_were),
         TEST(other_counts_than_servers_have_are_refused_before_the_start),
     };

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -12,6 +13,7 @@
 #include <troupe/parameter_server.h>
 #include <troupe/rpc.h>
 #include "core/clock.h"
+#include "core/thread.h"
 #include "learner/server/keys.h"
 #include "learner/server/shard.h"
 #include "parameter_server.pb-c.h"
@@ -159,12 +161,78 @@ static void all_who_are_silent_are_named(void **state)
     trp_parameter_server_destroy(server);
 }
 
+/* It has pushed nothing, and its clock stands. */
+static void who_says_that_it_is_idle_is_there(void **state)
+{
+    (void)state;
+    trp_parameter_server *server = server_with(2, TRP_SERVER_ASYNC);
+    Troupe__ServerPushRequest idle = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    struct deadline deadline = patience();
+    size_t silent = 0;
+    idle.vector = (char *)(uintptr_t) "params";
+    idle.idle = true;
+    idle.patience_ms = 100;
+    while (silent == 0) { /* the other one says nothing */
+        Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)ask(server, "Push", &idle.base);
+        assert_false(reply->unknown_worker);
+        assert_int_equal(reply->clock, 0);
+        silent = reply->n_silent;
+        if (silent > 0)
+            assert_int_equal(reply->silent[0], 1);
+        protobuf_c_message_free_unpacked(&reply->base, NULL);
+        look_again_soon(deadline, "the other one to be silent");
+    }
+    assert_int_equal(silent, 1);
+    trp_parameter_server_destroy(server);
+}
+
+struct waiting {
+    trp_parameter_server *server;
+    atomic_bool ended;
+};
+
+static void wait_for_the_other(void *arg)
+{
+    struct waiting *waiting = arg;
+    Troupe__ServerPushRequest push = push_of(1);
+    take_one(waiting->server, &push);
+    protobuf_c_message_free_unpacked(&pull(waiting->server, UINT64_MAX)->base, NULL);
+    atomic_store(&waiting->ended, true);
+}
+
+/* A pull takes a second here, and its learner pushes nothing meanwhile. */
+static void who_waits_for_others_is_there(void **state)
+{
+    (void)state;
+    struct waiting waiting = {.server = server_with(2, TRP_SERVER_SYNC)};
+    Troupe__ServerPushRequest idle = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    struct thread thread;
+    idle.vector = (char *)(uintptr_t) "params";
+    idle.worker = 1;
+    idle.idle = true;
+    idle.patience_ms = 600;
+    assert_int_equal(thread_start(&thread, "waits", wait_for_the_other, &waiting), TRP_OK);
+    size_t silent = 0;
+    while (!atomic_load(&waiting.ended) && silent == 0) {
+        Troupe__ServerPushReply *reply =
+            (Troupe__ServerPushReply *)ask(waiting.server, "Push", &idle.base);
+        silent = reply->n_silent;
+        protobuf_c_message_free_unpacked(&reply->base, NULL);
+        look_again_soon(patience(), "the end of a pull");
+    }
+    thread_stop(&thread);
+    assert_int_equal(silent, 0);
+    trp_parameter_server_destroy(waiting.server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gradient_that_is_not_finite_is_refused),
         cmocka_unit_test(a_pull_waits_no_longer_than_the_server_lets_it),
         cmocka_unit_test(all_who_are_silent_are_named),
+        cmocka_unit_test(who_says_that_it_is_idle_is_there),
+        cmocka_unit_test(who_waits_for_others_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,11 +23,13 @@
 #include "copies.h"
 #include "feed.h"
 #include "infos.h"
+#include "params_use.h"
 
 struct trp_actor {
     trp_actor_loop_options options;
     char *name;
     struct feed *feed; /* NULL: the policy stays as it is */
+    struct params_fit fit;
     trp_rng rng;
     struct copies copies;
     struct infos infos;
@@ -141,7 +143,7 @@ static trp_status use_parameters(trp_actor *actor, const trp_params_state *state
                                                              state->statistic_count) != TRP_OK)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s: version %" PRIu64 ": %s", actor->name,
                         state->version, trp_last_error());
-    return trp_params_use(state, actor->options.policy);
+    return params_fit_use(&actor->fit, state, actor->options.policy);
 }
 
 /* `*whole`: false: the policy has loaded two versions in one, and has to get another. */
@@ -544,6 +546,7 @@ void trp_actor_destroy(trp_actor *actor)
     if (!actor)
         return;
     feed_destroy(actor->feed);
+    params_fit_cleanup(&actor->fit);
     trp_adder_destroy(actor->options.adder);
     copies_cleanup(&actor->copies);
     infos_cleanup(&actor->infos);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/finite.h"
 
 trp_status params_check(const trp_params_state *state, const char *whose, const trp_policy *policy)
@@ -72,10 +73,40 @@ trp_status params_check_finite(const trp_params_state *state, const char *whose,
                     (double)state->params[place], where);
 }
 
-trp_status trp_params_use(const trp_params_state *state, trp_policy *policy)
+static bool fit_holds(const struct params_fit *fit, const trp_params_state *state,
+                      const trp_policy *policy)
+{
+    return fit->layout && state->layout && state->count == policy->param_count &&
+           strcmp(fit->layout, state->layout) == 0;
+}
+
+static trp_status fit_check(struct params_fit *fit, const trp_params_state *state,
+                            const trp_policy *policy)
 {
     char version[40];
     snprintf(version, sizeof version, "version %" PRIu64, state->version);
     TRP_TRY(params_check(state, version, policy));
+    free(fit->layout);
+    fit->layout = state->layout && policy->tensor_count > 0 ? xstrdup(state->layout) : NULL;
+    return TRP_OK;
+}
+
+trp_status params_fit_use(struct params_fit *fit, const trp_params_state *state, trp_policy *policy)
+{
+    if (!fit_holds(fit, state, policy))
+        TRP_TRY(fit_check(fit, state, policy));
     return policy->impl->load(policy, state->params, state->count);
+}
+
+void params_fit_cleanup(struct params_fit *fit)
+{
+    free(fit->layout);
+}
+
+trp_status trp_params_use(const trp_params_state *state, trp_policy *policy)
+{
+    struct params_fit fit = {0};
+    trp_status status = params_fit_use(&fit, state, policy);
+    params_fit_cleanup(&fit);
+    return status;
 }

@@ -235,9 +235,10 @@ static void lane_finish(struct lane *lane, struct pending_insert *pending, trp_s
     pending_end(&lane->inserts, pending);
 }
 
-static void orphans_tell(const struct lane *lane, uint32_t count, const char *reason)
+static void orphans_tell(const struct lane *lane, trp_log_level level, uint32_t count,
+                         const char *reason)
 {
-    trp_log(TRP_WARN, "inserts of ended streams dropped table=%s count=%u reason=%s",
+    trp_log(level, "inserts of ended streams dropped table=%s count=%u reason=%s",
             lane->table->name, count, reason);
 }
 
@@ -254,8 +255,8 @@ static void orphans_drop(struct lane *lane, uint32_t keep, uint64_t held_max, co
         lane_finish(lane, pending, TRP_RESOURCE_EXHAUSTED);
         dropped++;
     }
-    if (dropped > 0 && reason)
-        orphans_tell(lane, dropped, reason);
+    if (dropped > 0 && reason) /* as at the end of any run whose actors a limiter holds back */
+        orphans_tell(lane, TRP_INFO, dropped, reason);
 }
 
 bool lane_insert_one(struct lane *lane)
@@ -270,7 +271,8 @@ bool lane_insert_one(struct lane *lane)
         lane->orphans_reason = xstrdup(trp_last_error());
     lane_finish(lane, pending, status);
     if (lane->inserts.orphan_count == 0 && lane->orphans_refused > 0) {
-        orphans_tell(lane, lane->orphans_refused, lane->orphans_reason); /* one line for all */
+        orphans_tell(lane, TRP_WARN, lane->orphans_refused,
+                     lane->orphans_reason); /* one line for all */
         lane->orphans_refused = 0;
         free(lane->orphans_reason);
         lane->orphans_reason = NULL;

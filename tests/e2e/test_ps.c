@@ -238,6 +238,18 @@ static void a_run_goes_on_where_its_servers_were(void **state)
     assert_true(steps >= 400 && steps < 410);
 }
 
+/* Actors that a limiter holds back end with inserts that wait, which is as it should be. */
+static void inserts_that_wait_at_the_end_are_no_warning(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=learner.max_steps=50", "--set=evaluator.target_return=0");
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_contains(scene, "run/logs/replay-0.log", " ended");
+    char *err = scene_read(scene, "err");
+    assert_null(strstr(err, "dropped"));
+    free(err);
+}
+
 /* Their files are for so many. */
 static void other_counts_than_servers_have_are_refused_before_the_start(void **state)
 {
@@ -271,6 +283,7 @@ int main(void)
         TEST(who_hangs_before_there_is_data_is_missed),
         TEST(who_waits_for_data_is_not_missed),
         TEST(a_run_goes_on_where_its_servers_were),
+        TEST(inserts_that_wait_at_the_end_are_no_warning),
         TEST(other_counts_than_servers_have_are_refused_before_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

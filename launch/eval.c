@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/printable.h"
@@ -58,6 +59,12 @@ struct play {
 /* Before all the episodes are played for nothing. */
 static trp_status check_files(const struct launch_options *options)
 {
+    struct stat info;
+    if (stat(options->params, &info) == 0 && S_ISDIR(info.st_mode))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "--params=%s is a directory: name a file of it, such as "
+                        "params.safetensors or one of learner/ where it is a run's",
+                        options->params);
     if (options->returns)
         TRP_TRY(place_is_writable(options->returns));
     return options->record ? place_is_writable(options->record) : TRP_OK;

@@ -168,6 +168,9 @@ static void eval_writes_returns_and_an_episode_for_numpy(void **state)
                              "--returns=no/such/r.npz", NULL};
     assert_int_equal(scene_run(scene, nowhere), 2);
     assert_file_contains(scene, "err", "no/such/r.npz: No such file or directory\n");
+    const char *of_run[] = {CATCH, "eval", "--params=run", NULL};
+    assert_int_equal(scene_run(scene, of_run), 2);
+    assert_file_contains(scene, "err", "--params=run is a directory: name a file of it, such as");
     nowhere[3] = "--record=run";
     assert_int_equal(scene_run(scene, nowhere), 2);
     assert_file_contains(scene, "err", "catch: eval: run: Is a directory\n");

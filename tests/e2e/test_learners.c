@@ -312,7 +312,7 @@ static void a_run_goes_on_with_another_number_of_learners(void **state)
         actor_steps = summed_up(scene, "out", " actor steps");
         assert_true(i == 2 || last_generation(scene) > generation);
         generation = last_generation(scene);
-        assert_int_equal(count_in(scene, "err", "count is="), i > 0);
+        assert_int_equal(count_in(scene, "err", "resumed with learner.count="), i > 0);
     }
 }
 

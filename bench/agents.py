@@ -39,6 +39,7 @@ class Case:
     seconds: int  # of one seed
     peer: str = ""  # of sb3_steps.py; offline: of d3rlpy_return.py
     alike: str = ""  # options with which a step is as much work as there, and an end
+    bf16: bool = False  # the same in bfloat16, too
     beside: str = ""  # the case that does the same with one learner, or one actor
     sets: str = ""  # options of every run
     offline: bool = False
@@ -81,9 +82,9 @@ CASES = [
     Case("impala_catch_4", "impala_cartpole Catch 4", "Catch to 0.95", 5_000_000, 60, beside="impala_catch_1"),
     Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
     Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum",
-         "agent.hidden=256,256 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 learner.threads=2 actor.max_steps=10000"),
+         "agent.hidden=256,256 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 learner.threads=2 actor.max_steps=10000", bf16=True),
     Case("td3_pendulum", "td3_pendulum", "Pendulum-v1 to -170", 20_000, 120, "td3_pendulum",
-         "agent.hidden=400,300 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 learner.threads=2 actor.max_steps=10000"),
+         "agent.hidden=400,300 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 learner.threads=2 actor.max_steps=10000", bf16=True),
     Case("mpo_pendulum", "mpo_pendulum", "Pendulum-v1 to -200", 30_000, 120),
     Case("d4pg_pendulum", "d4pg_pendulum", "Pendulum-v1 to -200", 30_000, 120, "ddpg_pendulum"),
     Case("offline_bc", "offline_pendulum bc", "20000 learner steps", 0, 120, "bc",
@@ -168,10 +169,10 @@ def run_seed(case, seed, options, run_dir):
     return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds, mean)
 
 
-def rate_alike(case, options, run_dir):
+def rate_alike(case, options, run_dir, precision="f32"):
     """Steps/s with the peer's network, batch and updates, from the start of the program to its end; 0: it failed."""
     program, *words = case.words.split()
-    sets = case.alike.split() + ["evaluator.target_return=0", "evaluator.episodes=1"]
+    sets = case.alike.split() + ["evaluator.target_return=0", "evaluator.episodes=1", f"agent.precision={precision}"]
     command = [options.bin / program, "--seed=1", f"--run-dir={run_dir}", *(f"--set={word}" for word in sets), "--", *words]
     shutil.rmtree(run_dir, ignore_errors=True)
     start = monotonic()
@@ -314,6 +315,9 @@ def report(case, runs, busy, options, base):
     row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s")
     if rate and case.alike:
         row(case, "speed with the peer's sizes", rate_alike(case, options, base / case.name / "alike"), "steps/s", peer=rate)
+    if rate and case.bf16:
+        bf16_rate = rate_alike(case, options, base / case.name / "alike", "bf16")
+        row(case, "speed with the peer's sizes, bfloat16", bf16_rate, "steps/s", peer=rate)
 
 
 def main():

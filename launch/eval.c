@@ -55,8 +55,7 @@ struct play {
     trp_evaluation result;
 };
 
-/* All that can be refused before an episode begins. */
-/* Before all the episodes are played for nothing. */
+/* Of what is read, and of what would be written when all episodes have been played. */
 static trp_status check_files(const struct launch_options *options)
 {
     struct stat info;
@@ -70,10 +69,12 @@ static trp_status check_files(const struct launch_options *options)
     return options->record ? place_is_writable(options->record) : TRP_OK;
 }
 
+/* All that can be refused before an episode begins. */
 static trp_status prepare_play(struct play *play)
 {
     const struct launch_options *options = play->options;
     trp_device *device;
+    TRP_TRY(check_files(options));
     TRP_TRY(devices_find(play->group, 0, true, &device));
     TRP_TRY(trp_agent_policy_create(&play->policy, &play->group->agent, play->group->env,
                                     &(trp_policy_options){.rows = play->copies,
@@ -157,9 +158,7 @@ int eval_run(const trp_program *program, const struct launch_options *options)
     play.copies = play.episodes < 100 ? play.episodes : 100;
     play.returns = xcalloc(play.episodes, sizeof *play.returns);
     int exit_status = PROGRAM_REFUSED;
-    trp_status status = check_files(options);
-    if (status == TRP_OK)
-        status = prepare_play(&play);
+    trp_status status = prepare_play(&play);
     if (status == TRP_OK) {
         exit_status = PROGRAM_FAILED;
         status = evaluate(&play);

@@ -281,6 +281,8 @@ static void restart_member(struct run *run, struct run_gang *gang, struct run_no
     gang->dismissed[node->index] = false;
     if (restart_node(run, node))
         return;
+    output_print(run->output, STDERR_FILENO, "%s: %s: %s", run->program->name, node->name,
+                 node->failure);
     trp_gang_left(gang->gang, node->index, node->failure);
 }
 

@@ -13,8 +13,8 @@
 #include "core/hash.h"
 #include "host.h"
 #include "params.pb-c.h"
-#include "run_dir.h"
 #include "places.h"
+#include "run_dir.h"
 
 enum {
     REPLAY_REPORT_MS = 500,
@@ -335,8 +335,7 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
     return status;
 }
 
-/* One that began again has no steps until it has those of others: what was last said of it stays.
- */
+/* One that began again has no steps until it has those of others: what was said of it stays. */
 static void poll_learner(struct metrics *metrics, void *polled)
 {
     trp_learner_counters counters = trp_learner_read(polled);

@@ -113,7 +113,7 @@ static trp_status push_in_parts(const struct server_link *link,
     return status;
 }
 
-static bool goes_in_parts(const struct server_link *link, const ProtobufCMessage *request)
+static bool push_goes_in_parts(const struct server_link *link, const ProtobufCMessage *request)
 {
     const Troupe__ServerPushRequest *push = (const Troupe__ServerPushRequest *)request;
     return request->descriptor == &troupe__server_push_request__descriptor &&
@@ -213,15 +213,16 @@ static bool pull_goes_in_parts(const struct server_link *link, const ProtobufCMe
                                const trp_reply_room *room)
 {
     const Troupe__ServerPullRequest *pull = (const Troupe__ServerPullRequest *)request;
-    return room && !pull->in_memory && !pull->states && link->may_read &&
-           room->size > SERVER_PART_BYTES && trp_service_is_remote(service_of(link));
+    return request->descriptor == &troupe__server_pull_request__descriptor && room &&
+           !pull->in_memory && !pull->states && link->may_read && room->size > SERVER_PART_BYTES &&
+           trp_service_is_remote(service_of(link));
 }
 
 static trp_status call_once(const struct server_link *link, const char *method,
                             const ProtobufCMessage *request, struct deadline deadline,
                             trp_reply_room *room, ProtobufCMessage **reply)
 {
-    if (goes_in_parts(link, request))
+    if (push_goes_in_parts(link, request))
         return push_in_parts(link, (const Troupe__ServerPushRequest *)request, deadline, reply);
     if (pull_goes_in_parts(link, request, room))
         return pull_in_parts(link, (const Troupe__ServerPullRequest *)request, deadline, room,

@@ -11,8 +11,8 @@
 #include "keep.h"
 #include "keys.h"
 #include "parameter_server.pb-c.h"
-#include "shared_values.h"
 #include "parts_room.h"
+#include "shared_values.h"
 #include "values.h"
 
 /* Values of one version, for a pull in parts. */

@@ -102,7 +102,6 @@ static void a_server_that_hangs_or_may_not_come_back_is_named(void **state)
     assert_file_contains(scene, "err", "'params' at server/1, which did not answer in time");
 }
 
-/* It would say the same again and again. */
 /* They begin again, and reach no server. */
 static void steps_that_were_made_are_counted_when_nobody_reaches_a_server(void **state)
 {

@@ -191,7 +191,6 @@ static void options_are_printed_and_nothing_is_started(void **state)
     assert_file_contains(scene, "out", "    agent.n_step=4\n");
 }
 
-/* A learner's network is made for one environment. */
 static void options_are_printed_by_what_is_in_their_names(void **state)
 {
     struct scene *scene = *state;
@@ -215,6 +214,7 @@ static void options_are_printed_by_what_is_in_their_names(void **state)
                             "'learner'? (--options lists all)");
 }
 
+/* A learner's network is made for one environment. */
 static void an_environment_unlike_the_learners_is_refused_by_both_names(void **state)
 {
     struct scene *scene = *state;

@@ -13,6 +13,7 @@
 #include <troupe/dqn.h>
 #include "core/alloc.h"
 #include "launch/run.h"
+#include "tests/core/captured.h"
 
 enum { RESTARTS = 12, LASTED_MS = 60000 };
 
@@ -20,7 +21,7 @@ struct scene {
     char dir[32];
     struct launch_options options;
     struct run run;
-    struct run_node *node; /* the only one: an actor */
+    struct run_node *node; /* the only one that runs: an actor */
 };
 
 static uint32_t starts;
@@ -43,14 +44,18 @@ static void stop_nothing(struct run *run, struct run_node *node)
 
 static const struct launch_target nothing = {.restart = start_nothing, .stop = stop_nothing};
 
-/* An actor of a learner that is not there. */
-static trp_program *actor_alone(void)
+/* An actor, and learners that go on without each other. */
+static trp_program *actors_and_learners(void)
 {
     trp_program *program = trp_program_create("actors");
     trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}});
     trp_node replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
     trp_node learner = trp_add_learner(program, "learner",
-                                       &(trp_learner_options){.agent = &agent, .replay = replay});
+                                       &(trp_learner_options){.agent = &agent,
+                                                              .replay = replay,
+                                                              .count = 2,
+                                                              .on_failure = TRP_ON_FAILURE_CONTINUE,
+                                                              .restarts = RESTARTS});
     trp_add_actors(program, "actor", 1,
                    &(trp_actor_options){.agent = &agent,
                                         .env = "Catch",
@@ -69,7 +74,7 @@ static int setup(void **state)
     strcpy(scene->dir, "/tmp/test_restart.XXXXXX");
     assert_non_null(mkdtemp(scene->dir));
     scene->options.grace_seconds = 20;
-    run_init(run, actor_alone(), &scene->options);
+    run_init(run, actors_and_learners(), &scene->options);
     assert_int_equal(program_check(run->program), TRP_OK);
     run->target = &nothing;
     run->dir.path = run->dir.shown_path = scene->dir;
@@ -99,6 +104,7 @@ static int teardown(void **state)
     free(run->nodes);
     free(run->reason);
     output_destroy(run->output, 1000);
+    gangs_destroy(run);
     trp_program_destroy(run->program);
     char *command = xasprintf("rm -rf %s", scene->dir);
     assert_int_equal(system(command), 0);
@@ -189,6 +195,31 @@ static void who_cannot_be_started_again_fails_of_that(void **state)
                         "it is not started again: actor/0 cannot be started: no room");
 }
 
+/* Also where the others do without it: else it would seem to be on its way. */
+static void a_learner_that_cannot_be_started_again_is_told_of(void **state)
+{
+    struct scene *scene = *state;
+    struct run *run = &scene->run;
+    struct captured captured;
+    output_destroy(run->output, 1000);
+    assert_int_equal(output_create(&run->output, false), TRP_OK);
+    assert_int_equal(gangs_create(run), TRP_OK);
+    while (scene->node->group->kind != NODE_LEARNER)
+        scene->node--;
+    run_node_started(run, scene->node, getpid());
+    none_can_start = true;
+    capture_begin(&captured);
+    fail_once(scene);
+    output_destroy(run->output, 20000);
+    run->output = NULL;
+    capture_end(&captured);
+    assert_int_equal(run->phase, RUNNING);
+    assert_int_equal(captured_count(&captured, "learner/1 failed: it broke: the others go on"), 1);
+    assert_int_equal(
+        captured_count(&captured, "/1: it is not started again: learner/1 cannot be started: no "),
+        1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -199,6 +230,7 @@ int main(void)
         TEST(who_lasted_begins_again_at_once),
         TEST(a_stop_ends_a_pause_and_nothing_begins),
         TEST(who_cannot_be_started_again_fails_of_that),
+        TEST(a_learner_that_cannot_be_started_again_is_told_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

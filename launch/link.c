@@ -158,7 +158,7 @@ void link_drain(struct process_link *link)
 
 static uint8_t to_tell(const struct run_node *node)
 {
-    if (!node->running)
+    if (!node->running && !node->paused) /* who begins again soon is waited for */
         return TOLD_GONE;
     if (node->address)
         return TOLD_ADDRESS;

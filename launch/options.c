@@ -359,8 +359,8 @@ static bool launched(const struct launch_options *options)
            strcmp(options->program + length - 3, " --") == 0;
 }
 
-/* Argp did not understand the word before the one where it stopped, or letters that are together,
- * of which it has not read all. */
+/* Argp did not understand letters that are together, of which it has not read all, or the word
+ * before the one where it stopped. */
 static void print_refused(const struct launch_options *options, int end, char **argv)
 {
     int at = options->stopped_at;
@@ -369,8 +369,8 @@ static void print_refused(const struct launch_options *options, int end, char **
     for (size_t i = 0; i + 1 < sizeof argp_options / sizeof *argp_options; i++)
         if (argp_options[i].name && !(argp_options[i].flags & OPTION_HIDDEN))
             names[count++] = argp_options[i].name;
-    bool together = at < end && argv[at][0] == '-' && argv[at][1] != '-' && strlen(argv[at]) > 2;
-    char *words = flags_refusal(argv[together ? at : at - 1], names);
+    bool letters = at < end && argv[at][0] == '-' && argv[at][1] != '-' && strlen(argv[at]) > 2;
+    char *words = flags_refusal(argv[letters ? at : at - 1], names);
     const char *slash = launched(options) ? NULL : strrchr(options->program, '/');
     print_text(stderr, "%s: %s\n", slash ? slash + 1 : argv[0], words);
     free(words);

@@ -257,12 +257,10 @@ trp_status program_print_options(const trp_program *program, const char *filter,
 {
     struct option_set *sets = option_sets_create(program);
     const struct option_set *shown = NULL; /* whose heading was the last */
-    if (!filter)
-        filter = "";
     for (const struct option_set *set = sets; set->name; set++)
         for (size_t i = 0; i < set->table->count; i++) {
             const trp_option *option = &set->table->options[i];
-            if (!is_looked_for(set, option, filter))
+            if (filter && !is_looked_for(set, option, filter))
                 continue;
             if (!shown)
                 fprintf(out, "%s: with --set NAME=VALUE, or in a file for --config\n",
@@ -273,7 +271,9 @@ trp_status program_print_options(const trp_program *program, const char *filter,
             option_describe(option, set->name, set->options, out);
         }
     option_sets_destroy(sets);
-    if (shown)
+    if (!shown && !filter)
+        fprintf(out, "%s has no options\n", program->name);
+    if (shown || !filter)
         return TRP_OK;
     char *likely = describe_likely(program, filter);
     trp_status status =

@@ -232,8 +232,11 @@ void net_backward_part(struct host_net *net, const struct pass *pass, struct row
     uint32_t before = flush_begin();
     for (uint32_t i = net->base.program.forward_count; i < net->base.program.op_count; i++) {
         op_run(net, i, pass, rows, part);
-        if (pass->ready && ops[i].has_params)
-            pass->ready(pass->context, ops[i].params[0]);
+        if (!pass->ready || !ops[i].has_params)
+            continue;
+        flush_end(before); /* what is called computes as its caller does */
+        pass->ready(pass->context, ops[i].params[0]);
+        before = flush_begin();
     }
     flush_end(before);
 }

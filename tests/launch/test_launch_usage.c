@@ -255,11 +255,30 @@ static void an_unknown_flag_is_one_line_that_says_what_to_do(void **state)
         assert_string_equal(text, rows[i].words);
         free(text);
     }
-    const char *behind[] = {LAUNCH_PROGRAM, rows[0].flag, "-h", NULL}; /* is not to blame */
-    assert_int_equal(scene_run(scene, behind), 2);
-    char *text = scene_read(scene, "err");
-    assert_string_equal(text, rows[0].words);
-    free(text);
+}
+
+static void what_is_behind_an_unknown_flag_is_not_taken_for_it(void **state)
+{
+    struct scene *scene = *state;
+    static const struct usage rows[] = {
+        {"--frobnicate", "launch_program: there is no option --frobnicate (--help lists them)\n"},
+        {"-x", "launch_program: there is no option -x (--help lists them)\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, rows[i].flag, "-V", NULL};
+        assert_int_equal(scene_run(scene, argv), 2);
+        char *text = scene_read(scene, "err");
+        assert_string_equal(text, rows[i].words);
+        free(text);
+    }
+}
+
+static void a_program_without_options_says_so(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--options", "--", "sleepers", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "out", " has no options\n");
 }
 
 /* Where they stand first, as everywhere. */
@@ -350,6 +369,8 @@ int main(void)
         TEST(files_that_may_not_grow_do_not_end_a_run),
         TEST(wrong_usage_is_one_line_and_status_2),
         TEST(an_unknown_flag_is_one_line_that_says_what_to_do),
+        TEST(what_is_behind_an_unknown_flag_is_not_taken_for_it),
+        TEST(a_program_without_options_says_so),
         TEST(help_and_version_are_asked_for_by_letters_too),
         TEST(wrong_graphs_are_one_line_and_status_2),
         TEST(help_names_every_option),

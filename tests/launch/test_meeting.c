@@ -517,6 +517,29 @@ static void who_uses_a_group_is_told_who_publishes_and_where(void **state)
     scene_end(&scene);
 }
 
+/* Who was told that it is gone would not hear where it serves then. */
+static void nobody_is_told_that_one_is_gone_which_begins_again_later(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, NULL);
+    struct run_node *node = &scene.run.nodes[0];
+    meet_first(&scene);
+    serve_at(&scene, 0, "unix:old");
+    node->started_ns = clock_now_ns(&clock_monotonic);
+    node->short_lives = 1;
+    assert_true(fails(&scene, 0, TRP_INTERNAL));
+    assert_true(node->paused);
+    links_update(&scene.run);
+    assert_false(is_told(&scene, CONTROL_GONE, 0, "it has ended"));
+    node->pause.at_ns = clock_now_ns(&clock_monotonic);
+    restarts_tick(&scene.run);
+    assert_true(node->running);
+    serve_at(&scene, 0, "unix:new");
+    assert_true(is_told(&scene, CONTROL_PEER, 0, "unix:new"));
+    scene_end(&scene);
+}
+
 /* ---- a member's end ---------------------------------------------------------------------------
  */
 
@@ -639,6 +662,7 @@ int main(void)
         cmocka_unit_test(who_is_lost_is_killed_once_and_comes_back),
         cmocka_unit_test(a_thread_that_is_lost_is_left_alone),
         cmocka_unit_test(who_uses_a_group_is_told_who_publishes_and_where),
+        cmocka_unit_test(nobody_is_told_that_one_is_gone_which_begins_again_later),
         cmocka_unit_test(a_generation_counts_once_all_of_it_is_there),
         cmocka_unit_test(of_half_a_generation_nothing_is_left),
         cmocka_unit_test(the_newest_is_known_before_it_is_asked_for),

@@ -74,6 +74,36 @@ static void passes_forward_and_backward_take_them_for_zeros(void **state)
     }
 }
 
+static void note_ready(void *context, size_t lo)
+{
+    (void)lo;
+    ++*(uint32_t *)context;
+    assert_callers_keep_theirs();
+}
+
+static void who_hears_of_gradients_within_a_pass_keeps_its_own(void **state)
+{
+    (void)state;
+    enum { ROWS = 32, COUNT = 32 };
+    trp_net_spec spec = trp_mlp(&(trp_mlp_options){.inputs = 1, .outputs = 1});
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        trp_net *net;
+        OR_FAIL(trp_net_create(
+            &net, &(trp_net_options){.spec = &spec, .batch = ROWS, .threads = threads}));
+        float params[COUNT] = {half}, grads[COUNT] = {0}, in[ROWS] = {half}, out[ROWS];
+        uint32_t calls = 0;
+        trp_net_rows rows = {.rows = ROWS, .inputs = {in}, .outputs = {out}};
+        trp_net_forward(net, params, &rows);
+        trp_net_backward(
+            net, params, &rows,
+            &(trp_net_grads){
+                .outputs = {in}, .params = grads, .ready = note_ready, .context = &calls});
+        assert_int_equal(calls, 1);
+        assert_callers_keep_theirs();
+        trp_net_destroy(net);
+    }
+}
+
 struct square {
     const float *of;
     float *to;
@@ -106,6 +136,7 @@ int main(void)
         cmocka_unit_test(means_that_decay_end_at_zero),
         cmocka_unit_test(norms_take_them_for_zeros),
         cmocka_unit_test(passes_forward_and_backward_take_them_for_zeros),
+        cmocka_unit_test(who_hears_of_gradients_within_a_pass_keeps_its_own),
         cmocka_unit_test(kernels_on_a_queue_take_them_for_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

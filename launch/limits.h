@@ -29,6 +29,9 @@ enum {
     /* host.c: how long a child waits to tell the launcher; the launcher reads all the time. */
     CONTROL_SEND_MS = 5000,
     HOST_REPORT_MS = 200, /* between two reports of a node's metrics */
+    /* stop.c: timeout, and others that pass signals on, send one twice within a moment; a hand on
+     * Ctrl-C is slower, or presses once more. */
+    SIGNAL_ECHO_MS = 250,
     /* context.c: a peer that is waited for. */
     DIAL_TIMEOUT_MS = 60000,
     /* follow.c: a group of learners waits a minute itself for one that does not come. */

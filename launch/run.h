@@ -106,7 +106,8 @@ struct run {
     char *error; /* of the launcher itself; NULL: none */
     int signal;  /* that stopped it; 0: none did */
     uint32_t signals_seen;
-    uint32_t level; /* nodes up to this one have been asked to end */
+    struct deadline signal_echo; /* until then another one is the first one again */
+    uint32_t level;              /* nodes up to this one have been asked to end */
     struct deadline level_deadline, stop_deadline;
     bool kill_all;
 

@@ -334,7 +334,7 @@ static trp_status choose_path(const struct launch_options *options, const char *
     if (options->resume)
         return trp_fail(TRP_NOT_FOUND,
                         "%s: there is no run to resume: start one without --resume, or name its "
-                        "directory with --run-dir=DIR",
+                        "directory with --resume=DIR",
                         *path);
     trp_status status = make_dirs(*path);
     if (status == TRP_OK && file_exists(*path, RUN_CONFIG))

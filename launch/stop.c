@@ -1,6 +1,7 @@
 /* A stop goes level by level: actors and evaluators first, then the learner, which checkpoints,
  * then replay, so that nobody loses the peer it is flushing to. Each level has the grace period,
- * the whole has three of them; what is left then is killed. A second signal kills at once.
+ * the whole has three of them; what is left then is killed. A second signal kills at once, unless
+ * it comes so soon that it is the first one, sent to the process and to its group.
  *
  * With no stop decided the same rule ends a program whose last users have ended by themselves. */
 #include "run.h"
@@ -64,14 +65,16 @@ void run_fail(struct run *run, const char *error)
 
 void run_stop_by_signal(struct run *run, int signal)
 {
-    run->signals_seen++;
-    if (run->signals_seen > 1) {
+    if (run->signals_seen > 0 && !deadline_passed(run->signal_echo, &clock_monotonic))
+        return;
+    if (run->signals_seen++ > 0) {
         run->kill_all = true;
         run->signal = signal;
         output_print(run->output, STDERR_FILENO, "%s: %s again: killing the nodes",
                      run->program->name, strsignal(signal));
         return;
     }
+    run->signal_echo = deadline_in_ms(&clock_monotonic, SIGNAL_ECHO_MS);
     output_print(run->output, STDERR_FILENO, "%s: %s: stopping the nodes; once more kills them",
                  run->program->name, strsignal(signal));
     if (run->stop_decided)

@@ -86,11 +86,13 @@ static void nothing_to_resume_is_wrong_usage(void **state)
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=nowhere", "--", "done", NULL};
     assert_int_equal(scene_run(scene, argv), 2);
     assert_last_line(scene, "err",
-                     "nowhere: there is no run to resume: start one without --resume");
+                     "nowhere: there is no run to resume: start one without --resume, or name "
+                     "its directory with --resume=DIR");
     const char *latest[] = {LAUNCH_PROGRAM, "--resume", "--", "done", NULL};
     assert_int_equal(scene_run(scene, latest), 2);
     assert_last_line(scene, "err",
-                     "runs/latest: there is no run to resume: start one without --resume");
+                     "runs/latest: there is no run to resume: start one without --resume, or name "
+                     "its directory with --resume=DIR");
 }
 
 static void a_run_without_a_directory_gets_a_new_one(void **state)

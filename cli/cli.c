@@ -220,11 +220,11 @@ static void free_lists(const struct parser *parser)
 
 static int wrong_option(const struct parser *parser, char **argv)
 {
-    const char *names[OPTIONS_MAX + 1] = {NULL};
+    const char *names[OPTIONS_MAX + 2] = {"help"};
     char letter[] = {'-', (char)optopt, '\0'};
-    bool is_letter = optopt != 0 && optopt != 256;
+    bool is_letter = optopt != 0 && optopt != 256 && optopt != 'h'; /* which stands for --help */
     for (int i = 0; i < parser->count; i++)
-        names[i] = parser->rows[i]->name;
+        names[i + 1] = parser->rows[i]->name;
     char *words = flags_refusal(is_letter ? letter : argv[optind - 1], names);
     int status = cli_wrong(parser->name, "%s", words);
     free(words);

@@ -174,6 +174,13 @@ static void wrong_usage_is_one_line_that_helps(void **state)
     free(said);
 }
 
+static void help_takes_no_value(void **state)
+{
+    struct desk *desk = *state;
+    assert_troupe(desk, 2, "replay ls x --help=yes");
+    assert_one_error(desk, "--help takes no value");
+}
+
 /* ---- output ------------------------------------------------------------------------------ */
 
 /* Short and long: what fills a buffer fails earlier. */
@@ -313,6 +320,7 @@ int main(void)
         TEST(every_command_has_help_and_refuses_unknown_options),
         TEST(every_command_has_a_manual_page),
         TEST(wrong_usage_is_one_line_that_helps),
+        TEST(help_takes_no_value),
         TEST(options_of_agents_and_nodes_are_listed_also_in_the_manual),
         TEST(output_that_does_not_get_out_is_a_failure),
         TEST(bash_completes_commands_options_values_and_tables),

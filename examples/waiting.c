@@ -46,16 +46,18 @@ static trp_status worker_run(trp_context *context, const void *arg)
     return TRP_OK;
 }
 
-/* 3. It waits for a peer: the call ends when the stop is requested. That is no failure. */
+/* 3. It waits for a peer, to serve and to answer: both end when the stop is requested. That is no
+ * failure. */
 static trp_status caller_run(trp_context *context, const void *arg)
 {
     const trp_node *server = arg;
     ProtobufCService *service;
-    TRP_TRY(trp_dial(context, *server, 0, &work__worker__descriptor, &service));
     Work__Task task = WORK__TASK__INIT;
-    trp_status status =
-        trp_call(service, "Solve", &task.base, NULL,
-                 &(trp_call_options){.timeout_ms = -1, .cancel = trp_context_stop(context)});
+    trp_status status = trp_dial(context, *server, 0, &work__worker__descriptor, &service);
+    if (status == TRP_OK)
+        status =
+            trp_call(service, "Solve", &task.base, NULL,
+                     &(trp_call_options){.timeout_ms = -1, .cancel = trp_context_stop(context)});
     if (status != TRP_CANCELLED)
         return status;
     printf("the call was cancelled\n");

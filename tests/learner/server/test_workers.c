@@ -200,7 +200,7 @@ static void wait_for_the_other(void *arg)
     atomic_store(&waiting->ended, true);
 }
 
-/* A pull takes a second here, and its learner pushes nothing meanwhile. */
+/* A pull takes SERVER_WAIT_MS_MAX here, and its learner pushes nothing meanwhile. */
 static void who_waits_for_others_is_there(void **state)
 {
     (void)state;
@@ -210,7 +210,7 @@ static void who_waits_for_others_is_there(void **state)
     idle.vector = (char *)(uintptr_t) "params";
     idle.worker = 1;
     idle.idle = true;
-    idle.patience_ms = 600;
+    idle.patience_ms = 900;
     assert_int_equal(thread_start(&thread, "waits", wait_for_the_other, &waiting), TRP_OK);
     size_t silent = 0;
     while (!atomic_load(&waiting.ended) && silent == 0) {

@@ -268,7 +268,7 @@ static trp_status read_config(struct run_dir *dir, struct launch_options *option
         status = trp_fail(TRP_NOT_FOUND, "%s: there is no run to resume (%s)", dir->path,
                           trp_last_error());
     else if (status == TRP_FAILED_PRECONDITION) /* the latest run may be any program's */
-        status = trp_fail(status, "%s: --run-dir=DIR names another run", trp_last_error());
+        status = trp_fail(status, "%s: --resume=DIR names another run", trp_last_error());
     if (status == TRP_OK && !options->seed_set)
         status = config_u64(&config, "seed", &options->seed);
     if (status == TRP_OK)

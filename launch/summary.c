@@ -87,7 +87,7 @@ static char *resume_command(const struct run *run)
     const struct launch_options *options = run->options;
     char *dir = shell_word(run->dir.shown_path), *arguments = launch_options_arguments(options);
     char *program = launch_options_program(options);
-    char *command = xasprintf("%s --resume --run-dir=%s%s%s", program, dir,
+    char *command = xasprintf("%s --resume=%s%s%s", program, dir,
                               options->flags ? options->flags : "", arguments);
     free(program);
     free(dir);

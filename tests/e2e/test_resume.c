@@ -233,8 +233,7 @@ static void a_run_survives_the_death_of_its_replay_server(void **state)
     kill(seen.pid, SIGKILL);
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err", "failed: replay/0: it was killed by signal 9 (Killed)");
-    assert_file_contains(scene, "err",
-                         "dqn_cartpole --resume --run-dir=run --target-return=100000\n");
+    assert_file_contains(scene, "err", "dqn_cartpole --resume=run --target-return=100000\n");
     assert_complaints_are_few(scene);
     struct learned learned = learned_so_far(scene);
     assert_true((double)learned.steps == summed_up(scene, "err", " learner steps"));
@@ -297,7 +296,7 @@ static void another_program_does_not_resume_it(void **state)
     assert_int_equal(scene_run(scene, second), 2);
     assert_last_line(
         scene, "err",
-        "a run of program 'catch', not of 'dqn_cartpole': --run-dir=DIR names another run");
+        "a run of program 'catch', not of 'dqn_cartpole': --resume=DIR names another run");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)

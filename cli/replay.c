@@ -468,7 +468,8 @@ const struct command replay_commands[] = {
     {.name = "items",
      .summary = "the items of a table, sorted, filtered, page by page",
      .arguments = "TARGET TABLE",
-     .details = "Exits with 3 when options choose items and none matches.",
+     .details = "Exits with 3 when options choose items and none matches. SAMPLED is kept on disk "
+                "where the table has max_times_sampled; else it counts from the server's start.",
      .options = {items_rows, filter_rows, key_rows, answer_rows},
      SIZE,
      .run = replay_items},

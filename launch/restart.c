@@ -59,6 +59,13 @@ bool restart_node(struct run *run, struct run_node *node)
     return true;
 }
 
+/* In a stop: a server, of which learners, who stop before it, save what was learned. */
+static bool is_missed(const struct run *run, const struct run_node *node)
+{
+    return node->group->kind == NODE_SERVER && node->group->level > run->level &&
+           run->running > 0 && !run->kill_all;
+}
+
 void restarts_tick(struct run *run)
 {
     for (uint32_t i = 0; run->paused > 0 && i < run->program->node_count; i++) {
@@ -68,7 +75,7 @@ void restarts_tick(struct run *run)
             continue;
         node->paused = false;
         run->paused--;
-        if (run->phase == RUNNING && !restart_now(run, node))
+        if ((run->phase == RUNNING || is_missed(run, node)) && !restart_now(run, node))
             run_node_is_gone(run, node);
     }
 }

@@ -200,7 +200,8 @@ const char *restart_plan(struct run_node *node, char words[RESTART_WORDS_BYTES])
 /* Has it begin again then. False: it cannot, and has failed of that. */
 bool restart_node(struct run *run, struct run_node *node);
 
-/* Begins those whose pause is over; a stop is the end of all pauses. */
+/* Begins those whose pause is over. A stop is the end of all pauses: then only servers that others
+ * need begin once more. */
 void restarts_tick(struct run *run);
 
 /* ---- link.c ------------------------------------------------------------------------------ */

@@ -21,7 +21,8 @@ struct scene {
     char dir[32];
     struct launch_options options;
     struct run run;
-    struct run_node *node; /* the only one that runs: an actor */
+    struct run_node *node;   /* the only one that runs: an actor */
+    struct run_node *server; /* of the learner */
 };
 
 static uint32_t starts;
@@ -50,10 +51,14 @@ static trp_program *actors_and_learners(void)
     trp_program *program = trp_program_create("actors");
     trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}});
     trp_node replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
+    trp_node server = trp_add_parameter_server(
+        program, "server", 1, &(trp_parameter_server_options){.restarts = RESTARTS});
     trp_node learner = trp_add_learner(program, "learner",
                                        &(trp_learner_options){.agent = &agent,
                                                               .replay = replay,
                                                               .count = 2,
+                                                              .mode = TRP_LEARNERS_SERVER,
+                                                              .server = server,
                                                               .on_failure = TRP_ON_FAILURE_CONTINUE,
                                                               .restarts = RESTARTS});
     trp_add_actors(program, "actor", 1,
@@ -87,6 +92,8 @@ static int setup(void **state)
         snprintf(node->name, sizeof node->name, "%s/%u", node->group->name, node->index);
         if (node->group->kind == NODE_ACTOR)
             scene->node = node;
+        if (node->group->kind == NODE_SERVER)
+            scene->server = node;
     }
     run_node_started(run, scene->node, getpid());
     *state = scene;
@@ -183,6 +190,37 @@ static void a_stop_ends_a_pause_and_nothing_begins(void **state)
     assert_false(scene->node->running);
 }
 
+/* The learners, who are asked to end before it, save what it has. */
+static void a_stop_begins_a_server_that_pauses(void **state)
+{
+    struct scene *scene = *state;
+    run_node_started(&scene->run, scene->server, getpid());
+    for (uint32_t i = 0; i < 2; i++)
+        run_node_ended(&scene->run, scene->server, "it broke");
+    assert_true(scene->server->paused);
+    assert_int_equal(starts, 1);
+    run_stop(&scene->run, true, "the time is over");
+    restarts_tick(&scene->run);
+    assert_int_equal(starts, 2);
+    assert_true(scene->server->running && !scene->server->paused);
+    run_node_ended(&scene->run, scene->server, "it broke again");
+    restarts_tick(&scene->run);
+    assert_int_equal(starts, 2);
+}
+
+static void a_server_that_pauses_is_killed_with_the_others(void **state)
+{
+    struct scene *scene = *state;
+    run_node_started(&scene->run, scene->server, getpid());
+    for (uint32_t i = 0; i < 2; i++)
+        run_node_ended(&scene->run, scene->server, "it broke");
+    run_stop(&scene->run, true, "the time is over");
+    scene->run.kill_all = true;
+    restarts_tick(&scene->run);
+    assert_int_equal(starts, 1);
+    assert_int_equal(scene->run.paused, 0);
+}
+
 static void who_cannot_be_started_again_fails_of_that(void **state)
 {
     struct scene *scene = *state;
@@ -229,6 +267,8 @@ int main(void)
         TEST(a_pause_is_no_end_of_the_program),
         TEST(who_lasted_begins_again_at_once),
         TEST(a_stop_ends_a_pause_and_nothing_begins),
+        TEST(a_stop_begins_a_server_that_pauses),
+        TEST(a_server_that_pauses_is_killed_with_the_others),
         TEST(who_cannot_be_started_again_fails_of_that),
         TEST(a_learner_that_cannot_be_started_again_is_told_of),
     };

@@ -63,8 +63,8 @@ static int no_such_kind(const struct cli_call *call, const char *word, const cha
         buffer_append(&all, text_bytes(i == 0 ? "" : ", "));
         buffer_append(&all, text_bytes(names[i]));
     }
-    int status = cli_wrong(call->name, "no agent or kind of node is called '%s'%s; there are: %s",
-                           word, word_guess(word, names, guess), buffer_text(&all));
+    int status = cli_wrong(call->name, "no agent or kind of node is called '%s'; there are: %s%s",
+                           word, buffer_text(&all), word_guess(word, names, guess));
     buffer_cleanup(&all);
     return status;
 }

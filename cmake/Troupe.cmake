@@ -394,9 +394,12 @@ function(troupe_test_starts test)
     endforeach()
 endfunction()
 
-# troupe_example(name): examples/<name>.c against the shared library, as a user would.
+# troupe_example(name): examples/<name>.c against the shared library, as a user would. The target
+# `examples` is all of them.
+add_custom_target(examples)
 function(troupe_example name)
     add_executable(${name} examples/${name}.c)
+    add_dependencies(examples ${name})
     target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
     target_link_libraries(${name} PRIVATE troupe)
 endfunction()

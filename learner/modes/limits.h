@@ -40,6 +40,8 @@ enum {
     /* server_link.c: a copy of values that are written meanwhile is made again; 7 MB take less than
      * a step with them. */
     SERVER_COPY_TRIES = 8,
+    /* server_link.c: a server that has begun again is told who asks and for what, each once. */
+    SERVER_STRANGE_MAX = 8,
     /* server_link.c: of a gradient that is sent, or of values, in one call, and how many are on
      * their way: one is copied, in a cache, while another is on the wire and a third is copied at
      * the other end. */

@@ -363,6 +363,20 @@ trp_status server_link_idle(struct server_link *link)
     return joins ? server_link_join(link, link->links->steps) : TRP_OK;
 }
 
+/* A server that has begun again knows neither its workers nor their lists, and is told once. */
+static trp_status note_known(struct server_link *link, int list, bool known)
+{
+    link->known[list] = known;
+    link->strange = known ? 0 : link->strange + 1;
+    if (link->strange <= SERVER_STRANGE_MAX)
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "%s/%" PRIu32 " does not know %s or its range of '%s', of which it was told %d "
+                    "times in a row",
+                    link->links->servers->name, link->server, link->links->learner,
+                    link->vector->spec->name, SERVER_STRANGE_MAX);
+}
+
 /* A push that was taken before its answer was lost is answered as one that came again. */
 static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRequest *request,
                                   int list, bool *again)
@@ -375,7 +389,7 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
     TRP_TRY(call_server(link, "Push", &request->base, NULL, &message));
     Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)message;
     bool joins = reply->unknown_worker;
-    link->known[list] = !reply->unknown_keys && !joins;
+    trp_status status = note_known(link, list, !reply->unknown_keys && !joins);
     *again = !link->known[list];
     if (!*again) {
         *again = reply->answer == SHARD_AHEAD || reply->answer == SHARD_EARLY;
@@ -386,6 +400,7 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
     }
     bool early = *again && reply->answer == SHARD_EARLY;
     protobuf_c_message_free_unpacked(message, NULL);
+    TRP_TRY(status);
     if (joins)
         return server_link_join(link, link->links->steps);
     return early ? server_link_pull(link) : TRP_OK; /* which waits for the others */
@@ -505,9 +520,8 @@ static trp_status pull_range_once(struct server_link *link, Troupe__ServerPullRe
     TRP_TRY(call_server(link, "Pull", &request->base, &room, &message));
     Troupe__ServerPullReply *reply = (Troupe__ServerPullReply *)message;
     bool joins = reply->unknown_worker;
-    link->known[LINK_WHOLE] = !reply->unknown_keys && !joins;
+    trp_status status = note_known(link, LINK_WHOLE, !reply->unknown_keys && !joins);
     *again = !link->known[LINK_WHOLE] || reply->wait;
-    trp_status status = TRP_OK;
     if (!*again) {
         link->optimizer_steps = reply->optimizer_steps;
         link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;

@@ -36,6 +36,7 @@ struct server_link {
     uint64_t optimizer_steps;           /* of the server's range */
     bool may_read;                      /* as of its last push */
     bool known[LINK_LISTS];             /* the server has the list of ranges */
+    uint32_t strange;                   /* answers in a row of a server that knew something not */
     struct compressor *compressor;      /* of what is pushed; NULL: it goes as it is */
     bool maps;                          /* it reads a gradient where the vector has it */
     const struct shared_values *values; /* the server's; NULL: they are sent */

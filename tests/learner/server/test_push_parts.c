@@ -335,6 +335,7 @@ struct between {
     ProtobufCService *far;
     uint32_t pushes, strays; /* strays: calls behind which a part of another push comes */
     uint32_t pulls;
+    bool forgets;    /* whoever has joined */
     uint32_t torn;   /* the pull that is made one of its own, behind a push of another worker */
     uint64_t others; /* pushes of that, of 1 for each number */
     float *ones;
@@ -391,6 +392,12 @@ static void pass_pull(Troupe__ParameterServer_Service *service,
 {
     struct between *between = (struct between *)service;
     Troupe__ServerPullRequest pull = *request;
+    if (between->forgets) {
+        Troupe__ServerPullReply strange = TROUPE__SERVER_PULL_REPLY__INIT;
+        strange.unknown_worker = true;
+        closure(&strange, data);
+        return;
+    }
     if (++between->pulls == between->torn) {
         push_ones(between);
         pull.parts++;
@@ -403,6 +410,12 @@ static void pass_push(Troupe__ParameterServer_Service *service,
                       Troupe__ServerPushReply_Closure closure, void *data)
 {
     struct between *between = (struct between *)service;
+    if (between->forgets) {
+        Troupe__ServerPushReply strange = TROUPE__SERVER_PUSH_REPLY__INIT;
+        strange.unknown_keys = true;
+        closure(&strange, data);
+        return;
+    }
     inner_of(service)->push(inner_of(service), request, closure, data);
     Troupe__ServerPushRequest stray = *request;
     stray.parts = 99;
@@ -456,40 +469,76 @@ static void link_start(struct server_link *link, struct server_links *links,
         vectors->each[0].grads[i] = -(float)(i % 1000);
 }
 
+struct elsewhere {
+    struct between between;
+    struct vectors vectors;
+    trp_queue *queue;
+    trp_learner_servers servers;
+    struct learners_options group;
+    struct server_links links;
+    struct server_link link;
+};
+
+static void elsewhere_start(struct elsewhere *here)
+{
+    between_start(&here->between);
+    here->servers = (trp_learner_servers){
+        .name = "server", .services = &here->between.far, .count = 1, .workers = 2};
+    here->group = (struct learners_options){.name = "learner", .timeout_ms = 20000};
+    here->links = (struct server_links){
+        .servers = &here->servers, .group = &here->group, .learner = "learner/0"};
+    link_start(&here->link, &here->links, &here->vectors, &here->queue);
+}
+
+static void elsewhere_end(struct elsewhere *here)
+{
+    server_link_close(&here->link);
+    vectors_cleanup(&here->vectors);
+    trp_queue_destroy(here->queue);
+    between_end(&here->between);
+}
+
 /* Some of them are mixed with those of another push, until a try that is not. What it pulls is of
  * one version, also where its parts are not. */
 static void a_learner_elsewhere_pushes_once_and_pulls_what_is_whole(void **state)
 {
     (void)state;
-    struct between between;
-    struct vectors vectors;
-    trp_queue *queue;
-    struct server_link link;
-    between_start(&between);
-    trp_learner_servers servers = {
-        .name = "server", .services = &between.far, .count = 1, .workers = 2};
-    struct learners_options group = {.name = "learner", .timeout_ms = 20000};
-    struct server_links links = {.servers = &servers, .group = &group, .learner = "learner/0"};
-    link_start(&link, &links, &vectors, &queue);
+    struct elsewhere here;
+    elsewhere_start(&here);
+    struct between *between = &here.between;
+    struct vector *vector = &here.vectors.each[0];
     for (uint32_t round = 1; round <= 3; round++) {
-        between.pushes = between.pulls = 0;
-        between.strays = round == 2 ? 3 : 0;
-        between.torn = round == 3 ? 4 : 0;
-        assert_int_equal(server_link_push(&link, vectors.each[0].grads, 1, true), TRP_OK);
-        assert_int_equal(link.clock, round);
-        assert_int_equal(server_link_pull(&link), TRP_OK);
-        assert_int_equal(link.version, round + between.others);
-        assert_true(round > 1 || between.pulls == 6); /* later on some may be in one call */
-        assert_int_equal(between.others, round == 3);
-        assert_int_equal(between.pushes, round == 2 ? 12 : 6);
+        between->pushes = between->pulls = 0;
+        between->strays = round == 2 ? 3 : 0;
+        between->torn = round == 3 ? 4 : 0;
+        assert_int_equal(server_link_push(&here.link, vector->grads, 1, true), TRP_OK);
+        assert_int_equal(here.link.clock, round);
+        assert_int_equal(server_link_pull(&here.link), TRP_OK);
+        assert_int_equal(here.link.version, round + between->others);
+        assert_true(round > 1 || between->pulls == 6); /* later on some may be in one call */
+        assert_int_equal(between->others, round == 3);
+        assert_int_equal(between->pushes, round == 2 ? 12 : 6);
         for (size_t i = 0; i < NUMBERS; i++)
-            assert_true(((float *)vectors.each[0].values.here)[i] ==
-                        (float)round * (float)(i % 1000) + (float)between.others);
+            assert_true(((float *)vector->values.here)[i] ==
+                        (float)round * (float)(i % 1000) + (float)between->others);
     }
-    server_link_close(&link);
-    vectors_cleanup(&vectors);
-    trp_queue_destroy(queue);
-    between_end(&between);
+    elsewhere_end(&here);
+}
+
+static void a_server_that_never_knows_its_learner_is_given_up(void **state)
+{
+    (void)state;
+    struct elsewhere here;
+    elsewhere_start(&here);
+    here.between.forgets = true;
+    assert_int_equal(server_link_pull(&here.link), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "server/0 does not know learner/0"));
+    assert_int_equal(server_link_push(&here.link, here.vectors.each[0].grads, 1, true),
+                     TRP_FAILED_PRECONDITION);
+    here.between.forgets = false; /* it has begun again */
+    assert_int_equal(server_link_push(&here.link, here.vectors.each[0].grads, 1, true), TRP_OK);
+    assert_int_equal(server_link_pull(&here.link), TRP_OK);
+    elsewhere_end(&here);
 }
 
 int main(void)
@@ -508,6 +557,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_gradient_that_never_has_room_is_refused_for_good,
                                         setup_too_narrow, teardown_asked),
         cmocka_unit_test(a_learner_elsewhere_pushes_once_and_pulls_what_is_whole),
+        cmocka_unit_test(a_server_that_never_knows_its_learner_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include <troupe/troupe.h>
 
+#include "bench/film.h"
 #include "bench/median.h"
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -43,19 +44,6 @@ static void stack_at(uint32_t step, uint8_t *stack)
 {
     for (uint32_t i = 0; i < STACK; i++)
         memcpy(stack + i * FRAME, table[(step + i) % FRAMES], FRAME);
-}
-
-static trp_status film_reset(void *state, trp_rng *rng)
-{
-    *(uint32_t *)state = (uint32_t)trp_rng_below(rng, FRAMES);
-    return TRP_OK;
-}
-
-static trp_status film_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
-{
-    (void)rng, (void)action, (void)outcome;
-    ++*(uint32_t *)state;
-    return TRP_OK;
 }
 
 static void film_observe(const void *state, void *const *observations)

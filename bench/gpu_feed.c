@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "nn/cuda/device.h"
+#include "film.h"
 #include "scratch.h"
 
 enum {
@@ -52,19 +53,6 @@ static double rate_since(int64_t began_ns, uint64_t count)
 
 static uint8_t *film; /* [FRAMES][side * side] */
 static size_t film_frame;
-
-static trp_status film_reset(void *state, trp_rng *rng)
-{
-    *(uint32_t *)state = (uint32_t)trp_rng_below(rng, FRAMES);
-    return TRP_OK;
-}
-
-static trp_status film_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
-{
-    (void)rng, (void)action, (void)outcome;
-    ++*(uint32_t *)state;
-    return TRP_OK;
-}
 
 static void film_observe(const void *state, void *const *observations)
 {

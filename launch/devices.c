@@ -47,10 +47,15 @@ static bool is_auto(const struct node_group *group)
     return name && strcmp(name, "auto") == 0;
 }
 
-static bool computes_on_gpu(const struct node_group *group)
+bool devices_name_gpu(const struct node_group *group)
 {
     const char *name = devices_name(group);
-    return name && (strncmp(name, "cuda:", 5) == 0 || is_auto(group));
+    return name && strncmp(name, "cuda:", 5) == 0;
+}
+
+static bool computes_on_gpu(const struct node_group *group)
+{
+    return devices_name_gpu(group) || is_auto(group);
 }
 
 trp_status devices_set(trp_program *program, const char *name)
@@ -125,8 +130,7 @@ static void deal_gpus(const struct node_group *group, uint32_t index, const stru
 /* What `cuda:N` counts; "auto" is the first. */
 static unsigned long number_in_node(const struct node_group *group)
 {
-    const char *name = devices_name(group);
-    return strncmp(name, "cuda:", 5) == 0 ? strtoul(name + 5, NULL, 10) : 0;
+    return devices_name_gpu(group) ? strtoul(devices_name(group) + 5, NULL, 10) : 0;
 }
 
 trp_status devices_check(const struct node_group *group)

@@ -15,8 +15,9 @@ TRP_MUST_USE trp_status devices_set(trp_program *program, const char *name);
 /* INVALID_ARGUMENT: no device has that name, or `gpus` is no list of GPUs, or one too short. */
 TRP_MUST_USE trp_status devices_check(const struct node_group *group);
 
-/* What a group says; NULL: nothing. */
+/* What a group says; NULL: nothing. And whether it says cuda:N. */
 const char *devices_name(const struct node_group *group);
+bool devices_name_gpu(const struct node_group *group);
 
 /* The GPUs of a member as CUDA_VISIBLE_DEVICES has them, "2,3", in a process that is started by one
  * where that is `visible`; where it is not set, NULL, these are their numbers. NULL: the member has

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/option_table.h"
 #include "core/words.h"
+#include "devices.h"
 #include "graph.h"
 
 /* As text; caller frees. NULL: the agent has no such option. */
@@ -51,15 +52,14 @@ static trp_status check_mode_fits(const struct node_group *group)
 {
     const trp_learner_options *options = &group->options.learner;
     const char *mode = option_find(group->table, "mode")->choices[options->mode];
-    const char *device = options->device;
     bool shares = shares_by_steps(group);
     bool on_hosts = shares || options->server.id != 0 ||
                     (options->mode == TRP_LEARNERS_GAIA && group_is_gang(group));
-    if (on_hosts && device && strncmp(device, "cuda:", 5) == 0)
+    if (on_hosts && devices_name_gpu(group))
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "learner '%s': .device is %s, and learners of the mode %s keep their "
                         "parameters in memory of hosts: use cpu",
-                        group->name, device, mode);
+                        group->name, devices_name(group), mode);
     char *optimizer = shares ? agent_option(&group->agent, "optimizer") : NULL;
     trp_status status = TRP_OK;
     if (optimizer && strcmp(optimizer, "sgd") != 0 && strcmp(optimizer, "rmsprop") != 0 &&

@@ -303,65 +303,6 @@ static void network_run(const char *name, size_t (*build)(struct work *, uint32_
     free(work);
 }
 
-/* ---- recurrent cells --------------------------------------------------------------------- */
-
-static void cell_run(const char *name, enum cell_kind kind, double peer)
-{
-    enum { STEPS = 80, ROWS = 32, WIDTH = 256 };
-    struct cell_shape shape = {kind, WIDTH, WIDTH};
-    const struct cell_kernels *cell = backend_simd()->cell;
-    size_t gates = cell_gates(kind) * WIDTH, values = STEPS * ROWS * WIDTH;
-    float *x = some_floats(values), *y = some_floats(values), *dx = some_floats(values);
-    float *w = some_floats(2 * WIDTH * gates), *dw = some_floats(2 * WIDTH * gates);
-    float *bias = some_floats(4 * gates), *kept = some_floats(STEPS * ROWS * cell_kept(&shape));
-    float *scratch = some_floats(cell->scratch(&shape, ROWS));
-    double us[TURNS];
-    for (int turn = 0; turn < TURNS; turn++) {
-        double start = own_us();
-        cell->forward(&(struct cell_forward_job){.shape = shape,
-                                                 .steps = STEPS,
-                                                 .rows = ROWS,
-                                                 .x = x,
-                                                 .x_step = ROWS * WIDTH,
-                                                 .x_row = WIDTH,
-                                                 .wx = w,
-                                                 .wh = w + WIDTH * gates,
-                                                 .bx = bias,
-                                                 .bh = bias + gates,
-                                                 .y = y,
-                                                 .y_step = ROWS * WIDTH,
-                                                 .y_row = WIDTH,
-                                                 .kept = kept,
-                                                 .scratch = scratch});
-        cell->backward(&(struct cell_backward_job){.shape = shape,
-                                                   .steps = STEPS,
-                                                   .rows = ROWS,
-                                                   .x = x,
-                                                   .x_step = ROWS * WIDTH,
-                                                   .x_row = WIDTH,
-                                                   .wx = w,
-                                                   .wh = w + WIDTH * gates,
-                                                   .dy = y,
-                                                   .dy_step = ROWS * WIDTH,
-                                                   .dy_row = WIDTH,
-                                                   .dwx = dw,
-                                                   .dwh = dw + WIDTH * gates,
-                                                   .dbx = bias + 2 * gates,
-                                                   .dbh = bias + 3 * gates,
-                                                   .dx = dx,
-                                                   .dx_step = ROWS * WIDTH,
-                                                   .dx_row = WIDTH,
-                                                   .overwrite = true,
-                                                   .kept = kept,
-                                                   .scratch = scratch});
-        us[turn] = own_us() - start;
-    }
-    row(name, median(us, TURNS), 0, peer);
-    float *all[] = {x, y, dx, w, dw, bias, kept, scratch};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]);
-}
-
 /* ---- the peer ---------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -379,9 +320,5 @@ int main(int argc, char **argv)
                 torch_peer_us(peer, "torch_layers.py nature 256"));
     network_run("IMPALA's convolutions and linear layer, 160 images", impala, 160, 0, false,
                 torch_peer_us(peer, "torch_layers.py impala 160"));
-    cell_run("LSTM 256, 80 steps, batch 32", CELL_LSTM,
-             torch_peer_us(peer, "torch_layers.py lstm 32"));
-    cell_run("GRU 256, 80 steps, batch 32", CELL_GRU,
-             torch_peer_us(peer, "torch_layers.py gru 32"));
     return 0;
 }

@@ -51,16 +51,6 @@ def image_step(network, batch, learn, layout, low):
     return step
 
 
-def cell_step(cell, batch):
-    cell = cell(256, 256)
-    x, dy = torch.randn(80, batch, 256, requires_grad=True), torch.randn(80, batch, 256)
-
-    def step():
-        cell.zero_grad(set_to_none=True)
-        cell(x)[0].backward(dy)
-    return step
-
-
 def median_us(step):
     times = []
     for _ in range(8):
@@ -71,11 +61,8 @@ def median_us(step):
 
 
 what, batch = sys.argv[1], int(sys.argv[2])
-if what in ("lstm", "gru"):
-    steps = [cell_step(nn.LSTM if what == "lstm" else nn.GRU, batch)]
-else:
-    low = what.endswith("_bf16")
-    network = nature if what.startswith("nature") else impala
-    steps = [image_step(network(), batch, what == "nature", layout, low)
-             for layout in (torch.contiguous_format, torch.channels_last)]
+low = what.endswith("_bf16")
+network = nature if what.startswith("nature") else impala
+steps = [image_step(network(), batch, what == "nature", layout, low)
+         for layout in (torch.contiguous_format, torch.channels_last)]
 print(f"{min(median_us(step) for step in steps):.1f}", flush=True)

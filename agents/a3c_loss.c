@@ -4,7 +4,7 @@
 
 void a3c_loss_on(trp_queue *queue, const struct unroll_loss *loss)
 {
-    static const trp_kernel kernel = {"a3c.loss", a3c_loss_run};
+    static const trp_kernel kernel = {.name = "a3c.loss", .run = a3c_loss_run};
     trp_operand operands[UNROLL_LOSS_OPERANDS];
     unroll_loss_operands(loss, 0, operands);
     trp_queue_run(queue, &kernel, loss, sizeof *loss, operands, UNROLL_LOSS_OPERANDS);

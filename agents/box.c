@@ -47,7 +47,7 @@ void box_stretch(const struct box *box, uint32_t rows, float *actions)
 void box_shrink_on(trp_queue *queue, const struct box *box, uint32_t rows, const float *actions,
                    float *shrunk)
 {
-    static const trp_kernel kernel = {"box.shrink", shrink_run};
+    static const trp_kernel kernel = {.name = "box.shrink", .run = shrink_run};
     struct shrink_arguments job = {*box, rows, actions, shrunk};
     size_t row = box->size * sizeof(float);
     trp_operand operands[] = {{offsetof(struct shrink_arguments, box.low), row, TRP_READ},

@@ -4,7 +4,7 @@
 
 static void cloning_on(trp_queue *queue, const struct cloning_loss_arguments *job)
 {
-    static const trp_kernel kernel = {"cloning.loss", cloning_loss_run};
+    static const trp_kernel kernel = {.name = "cloning.loss", .run = cloning_loss_run};
     size_t floats = job->rows * sizeof(float), numbers = floats * job->size;
     trp_operand operands[] = {
         {AT(mean), numbers, TRP_READ | TRP_WRITE}, {AT(log_std), numbers, TRP_READ | TRP_WRITE},
@@ -36,7 +36,7 @@ trp_status cloning_learn(struct control_learner *learner, const trp_update *upda
 
 void advantage_weights_on(trp_queue *queue, const struct advantage_weights_arguments *job)
 {
-    static const trp_kernel kernel = {"advantages.weights", advantage_weights_run};
+    static const trp_kernel kernel = {.name = "advantages.weights", .run = advantage_weights_run};
     size_t floats = job->batch.rows * sizeof(float);
     trp_operand operands[] = {
         {AT(batch.q), floats, TRP_READ},

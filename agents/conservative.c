@@ -35,7 +35,7 @@ trp_status conservative_create(struct conservative *conservative, const struct c
 
 static void uniform_on(trp_queue *queue, const struct uniform_arguments *job)
 {
-    static const trp_kernel kernel = {"conservative.uniform", uniform_run};
+    static const trp_kernel kernel = {.name = "conservative.uniform", .run = uniform_run};
     size_t drawn = ((size_t)(job->rows - 1) * job->stride + job->count) * sizeof(float);
     trp_operand operands[] = {
         {offsetof(struct uniform_arguments, actions), drawn * job->size, TRP_READ | TRP_WRITE},
@@ -92,7 +92,7 @@ static void draw_all(const struct conservative *to, const struct control_batch *
 
 static void gaps_on(trp_queue *queue, const struct gap_arguments *job)
 {
-    static const trp_kernel kernel = {"conservative.gap", gap_run};
+    static const trp_kernel kernel = {.name = "conservative.gap", .run = gap_run};
     size_t floats = job->batch.rows * sizeof(float), all = floats * job->batch.samples;
     trp_operand operands[3 + 2 * CRITICS_MAX] = {
         {AT(batch.log_probs), all, TRP_READ},

@@ -40,7 +40,7 @@ void control_batch_cleanup(struct control_batch *batch)
 
 static void discounts_on(trp_queue *queue, const struct discounts_arguments *job)
 {
-    static const trp_kernel kernel = {"control.discounts", discounts_run};
+    static const trp_kernel kernel = {.name = "control.discounts", .run = discounts_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[] = {
         {offsetof(struct discounts_arguments, item_discounts), floats, TRP_READ},

@@ -6,7 +6,7 @@
 
 void critic_targets_on(trp_queue *queue, const struct critic_targets_arguments *job)
 {
-    static const trp_kernel kernel = {"critics.targets", critic_targets_run};
+    static const trp_kernel kernel = {.name = "critics.targets", .run = critic_targets_run};
     size_t floats = job->batch.rows * sizeof(float);
     trp_operand operands[] = {
         {AT(batch.rewards), floats, TRP_READ},
@@ -25,7 +25,7 @@ void critic_targets_on(trp_queue *queue, const struct critic_targets_arguments *
 
 void critic_loss_on(trp_queue *queue, const struct critic_loss_arguments *job)
 {
-    static const trp_kernel kernel = {"critics.loss", critic_loss_run};
+    static const trp_kernel kernel = {.name = "critics.loss", .run = critic_loss_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[4 + CRITICS_MAX] = {
         {AT(targets), floats, TRP_READ},

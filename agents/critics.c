@@ -134,7 +134,7 @@ void critics_backward_last(struct critics *critics, const struct critics_pass *p
 
 static void add_on(trp_queue *queue, size_t count, const float *from, float *to)
 {
-    static const trp_kernel kernel = {"critics.add", add_actions_run};
+    static const trp_kernel kernel = {.name = "critics.add", .run = add_actions_run};
     struct add_actions_arguments job = {count, from, to};
     trp_operand operands[] = {
         {offsetof(struct add_actions_arguments, from), count * sizeof(float), TRP_READ},

@@ -45,7 +45,7 @@ static void atoms_on(trp_queue *queue, const trp_kernel *kernel, const struct at
 
 static void clip_on(trp_queue *queue, const struct clip_arguments *job)
 {
-    static const trp_kernel kernel = {"d4pg.clip", clip_run};
+    static const trp_kernel kernel = {.name = "d4pg.clip", .run = clip_run};
     size_t bytes = (size_t)job->rows * job->size * sizeof(float);
     trp_operand operands[] = {{offsetof(struct clip_arguments, from), bytes, TRP_READ},
                               {offsetof(struct clip_arguments, to), bytes, TRP_WRITE}};
@@ -72,8 +72,8 @@ static struct atoms_arguments atoms_of(const struct d4pg_updater *updater)
 
 static trp_status learn_distribution(struct d4pg_updater *updater, const trp_update *update)
 {
-    static const trp_kernel find_targets = {"d4pg.targets", d4pg_targets_run};
-    static const trp_kernel find_loss = {"d4pg.critic", d4pg_critic_run};
+    static const trp_kernel find_targets = {.name = "d4pg.targets", .run = d4pg_targets_run};
+    static const trp_kernel find_loss = {.name = "d4pg.critic", .run = d4pg_critic_run};
     struct control_learner *learner = &updater->learner;
     const struct control_batch *batch = &learner->batch;
     struct atoms_arguments job = atoms_of(updater);
@@ -94,7 +94,7 @@ static trp_status learn_distribution(struct d4pg_updater *updater, const trp_upd
 
 static trp_status follow_mean(struct d4pg_updater *updater, const trp_update *update)
 {
-    static const trp_kernel find_loss = {"d4pg.policy", d4pg_policy_run};
+    static const trp_kernel find_loss = {.name = "d4pg.policy", .run = d4pg_policy_run};
     struct control_learner *learner = &updater->learner;
     const struct control_batch *batch = &learner->batch;
     float most = updater->options.max_action_gradient;

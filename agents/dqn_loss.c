@@ -46,7 +46,7 @@ void dqn_extras(const trp_dqn_options *options, const trp_env_spec *env, trp_col
 
 void dqn_loss_on(trp_queue *queue, const struct dqn_loss_arguments *job)
 {
-    static const trp_kernel kernel = {"dqn.loss", dqn_loss_run};
+    static const trp_kernel kernel = {.name = "dqn.loss", .run = dqn_loss_run};
     size_t rows = job->batch.rows, floats = rows * sizeof(float);
     size_t atoms = dqn_atoms(&job->options) * sizeof(float);
     size_t values = rows * job->batch.actions * atoms;

@@ -5,7 +5,7 @@
 
 void impala_loss_on(trp_queue *queue, const struct impala_loss_arguments *job)
 {
-    static const trp_kernel kernel = {"impala.loss", impala_loss_run};
+    static const trp_kernel kernel = {.name = "impala.loss", .run = impala_loss_run};
     size_t floats = job->loss.decisions.rows * sizeof(float);
     trp_operand operands[UNROLL_LOSS_OPERANDS + 3] = {
         {AT(old_log_probs), floats, TRP_READ},

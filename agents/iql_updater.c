@@ -45,7 +45,7 @@ struct iql_updater {
 
 static void expectile_on(trp_queue *queue, const struct expectile_arguments *job)
 {
-    static const trp_kernel kernel = {"iql.expectile", expectile_run};
+    static const trp_kernel kernel = {.name = "iql.expectile", .run = expectile_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[] = {
         {offsetof(struct expectile_arguments, q), floats, TRP_READ},

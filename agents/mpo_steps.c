@@ -70,7 +70,7 @@ static size_t said_bytes(const struct mpo_steps *steps)
 
 void mpo_draw_on(trp_queue *queue, const struct mpo_steps *steps, const struct draw *draw)
 {
-    static const trp_kernel kernel = {"mpo.draw", mpo_draw_run};
+    static const trp_kernel kernel = {.name = "mpo.draw", .run = mpo_draw_run};
     const struct tile tile = {steps->rows, steps->samples, steps->size};
     tile_on(queue, &tile, steps->target_mean, steps->target_means);
     tile_on(queue, &tile, steps->target_log_std, steps->target_log_stds);
@@ -89,7 +89,7 @@ void mpo_draw_on(trp_queue *queue, const struct mpo_steps *steps, const struct d
 void mpo_weigh_on(trp_queue *queue, const struct mpo_steps *steps, const float *duals,
                   float *dduals)
 {
-    static const trp_kernel kernel = {"mpo.weigh", mpo_weigh_run};
+    static const trp_kernel kernel = {.name = "mpo.weigh", .run = mpo_weigh_run};
     struct mpo_arguments job = {.steps = *steps, .duals = duals, .dduals = dduals};
     size_t drawn = draw_bytes(steps), temperatures = MULTIPLIERS * sizeof(float);
     trp_operand operands[] = {
@@ -109,7 +109,7 @@ void mpo_weigh_on(trp_queue *queue, const struct mpo_steps *steps, const float *
 
 static void clone_on(trp_queue *queue, const struct mpo_steps *steps, bool deviation)
 {
-    static const trp_kernel kernel = {"mpo.clone", mpo_clone_run};
+    static const trp_kernel kernel = {.name = "mpo.clone", .run = mpo_clone_run};
     tile_on(queue, &(struct tile){steps->rows, steps->samples, steps->size},
             deviation ? steps->log_std : steps->mean, steps->learned);
     struct mpo_arguments job = {.steps = *steps, .deviation = deviation};
@@ -131,7 +131,7 @@ static void clone_on(trp_queue *queue, const struct mpo_steps *steps, bool devia
 static void keep_near_on(trp_queue *queue, const struct mpo_steps *steps, const float *duals,
                          float *dduals)
 {
-    static const trp_kernel kernel = {"mpo.bound", mpo_bound_run};
+    static const trp_kernel kernel = {.name = "mpo.bound", .run = mpo_bound_run};
     struct mpo_arguments job = {.steps = *steps, .duals = duals, .dduals = dduals};
     size_t said = said_bytes(steps), all = mpo_dual_count(steps) * sizeof(float);
     trp_operand operands[] = {

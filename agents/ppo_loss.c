@@ -5,7 +5,7 @@
 
 void ppo_advantages_on(trp_queue *queue, const struct ppo_advantages_arguments *job)
 {
-    static const trp_kernel kernel = {"ppo.advantages", ppo_advantages_run};
+    static const trp_kernel kernel = {.name = "ppo.advantages", .run = ppo_advantages_run};
     size_t rows = (size_t)job->items.steps * job->items.sequences, floats = rows * sizeof(float);
     trp_operand operands[] = {
         {AT(items.rewards), floats, TRP_READ},  {AT(items.values), floats, TRP_READ},
@@ -21,7 +21,7 @@ void ppo_advantages_on(trp_queue *queue, const struct ppo_advantages_arguments *
 
 void ppo_loss_on(trp_queue *queue, const struct ppo_loss_arguments *job)
 {
-    static const trp_kernel kernel = {"ppo.loss", ppo_loss_run};
+    static const trp_kernel kernel = {.name = "ppo.loss", .run = ppo_loss_run};
     size_t floats = job->decisions.rows * sizeof(float);
     trp_operand operands[DECISIONS_OPERANDS + 9] = {
         {AT(values), floats, TRP_READ | TRP_WRITE},

@@ -131,7 +131,7 @@ static trp_net_rows unroll(struct r2d2_updater *updater, const trp_update *updat
 
 static void loss_on(trp_queue *queue, const struct r2d2_loss_arguments *job)
 {
-    static const trp_kernel kernel = {"r2d2.loss", r2d2_loss_run};
+    static const trp_kernel kernel = {.name = "r2d2.loss", .run = r2d2_loss_run};
     size_t items = job->batch.trajectories.sequences;
     size_t rows = job->batch.trajectories.steps * items, floats = rows * sizeof(float);
     size_t values = job->batch.actions * floats;

@@ -38,7 +38,7 @@ struct sac_updater {
 
 static void entropy_on(trp_queue *queue, const struct sac_policy_arguments *job)
 {
-    static const trp_kernel kernel = {"sac.policy", sac_policy_run};
+    static const trp_kernel kernel = {.name = "sac.policy", .run = sac_policy_run};
     size_t floats = job->rows * sizeof(float);
     trp_operand operands[] = {
         {AT(values[0]), floats, TRP_READ | TRP_WRITE},

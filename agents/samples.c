@@ -2,7 +2,7 @@
 
 void samples_on(trp_queue *queue, const struct samples_arguments *job)
 {
-    static const trp_kernel kernel = {"samples.draw", samples_run};
+    static const trp_kernel kernel = {.name = "samples.draw", .run = samples_run};
     struct samples_arguments all = *job;
     if (all.stride == 0)
         all.stride = all.count;

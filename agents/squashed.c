@@ -2,7 +2,7 @@
 
 void squashed_draw_on(trp_queue *queue, const struct squashed *squashed, const struct draw *draw)
 {
-    static const trp_kernel kernel = {"squashed.draw", squashed_draw_run};
+    static const trp_kernel kernel = {.name = "squashed.draw", .run = squashed_draw_run};
     struct squashed_draw_arguments job = {.squashed = *squashed, .draw = *draw};
     size_t rows = squashed->rows * sizeof(float), numbers = rows * squashed->size;
 #define AT(member) offsetof(struct squashed_draw_arguments, member)
@@ -17,7 +17,7 @@ void squashed_draw_on(trp_queue *queue, const struct squashed *squashed, const s
 
 void squashed_backward_on(trp_queue *queue, const struct squashed *squashed, const float *dactions)
 {
-    static const trp_kernel kernel = {"squashed.backward", squashed_backward_run};
+    static const trp_kernel kernel = {.name = "squashed.backward", .run = squashed_backward_run};
     struct squashed_backward_arguments job = {.squashed = *squashed, .dactions = dactions};
     size_t rows = squashed->rows * sizeof(float), numbers = rows * squashed->size;
 #define AT(member) offsetof(struct squashed_backward_arguments, member)

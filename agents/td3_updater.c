@@ -31,7 +31,7 @@ struct td3_updater {
 
 static void smooth_on(trp_queue *queue, const struct smooth_arguments *job)
 {
-    static const trp_kernel kernel = {"td3.smooth", smooth_run};
+    static const trp_kernel kernel = {.name = "td3.smooth", .run = smooth_run};
     trp_operand operands[] = {
         {offsetof(struct smooth_arguments, actions), (size_t)job->rows * job->size * sizeof(float),
          TRP_READ | TRP_WRITE},
@@ -43,7 +43,7 @@ static void smooth_on(trp_queue *queue, const struct smooth_arguments *job)
 
 static void policy_loss_on(trp_queue *queue, const struct td3_policy_arguments *job)
 {
-    static const trp_kernel kernel = {"td3.policy", td3_policy_run};
+    static const trp_kernel kernel = {.name = "td3.policy", .run = td3_policy_run};
     size_t floats = job->batch.rows * sizeof(float), numbers = floats * job->batch.size;
     trp_operand operands[] = {
         {AT(batch.actions), numbers, TRP_READ},     {AT(batch.taken), numbers, TRP_READ},

@@ -14,7 +14,7 @@ static void tile_rows(void *arguments)
 
 void tile_on(trp_queue *queue, const struct tile *tile, const float *from, float *to)
 {
-    static const trp_kernel kernel = {"tile", tile_rows};
+    static const trp_kernel kernel = {.name = "tile", .run = tile_rows};
     struct tile_arguments job = {from, to, tile->columns, tile->rows, tile->times};
     size_t bytes = tile->rows * tile->columns * sizeof(float);
     trp_operand operands[] = {

@@ -187,7 +187,7 @@ size_t torso_pixels_bytes(const struct torso_image *image)
 const void *torso_pixels_on(trp_queue *queue, const struct torso_image *image, uint32_t rows,
                             const void *observations, uint8_t *room)
 {
-    static const trp_kernel kernel = {"torso.pixels", pixels_run};
+    static const trp_kernel kernel = {.name = "torso.pixels", .run = pixels_run};
     size_t bytes = rows * torso_pixels_bytes(image);
     if (bytes == 0)
         return observations;

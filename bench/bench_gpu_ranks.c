@@ -86,7 +86,7 @@ static void out_of_place(struct gpu_ranks *ranks, size_t count)
 /* The kernel alone, which the device has code for. */
 static void bare_kernel(struct gpu_ranks *ranks, size_t count)
 {
-    static const trp_kernel kernel = {"collective.sum", NULL};
+    static const trp_kernel kernel = {.name = "collective.sum"};
     struct collective_sum_arguments sum = {
         .count = count, .ranks = ranks->size, .type = TRP_COLLECTIVE_F32, .op = TRP_COLLECTIVE_SUM};
     trp_operand operands[RANKS];

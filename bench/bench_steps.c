@@ -85,16 +85,11 @@ struct steps {
     double us[THREADS_MAX]; /* of each thread's own time, for its part of the last piece of work */
 };
 
-static size_t share(const struct steps *s, size_t whole, uint32_t index)
-{
-    return whole / s->crew.threads * index / 64 * 64;
-}
-
 static void step_work(void *arg, uint32_t index)
 {
     struct steps *s = arg;
-    size_t lo = share(s, PARAMETERS, index);
-    size_t hi = index + 1 == s->crew.threads ? PARAMETERS : share(s, PARAMETERS, index + 1);
+    size_t lo = team_share(PARAMETERS, index, s->crew.threads);
+    size_t hi = team_share(PARAMETERS, index + 1, s->crew.threads);
     trp_optimizer_step(&s->optimizer, s->step, 1, s->vectors[0], s->vectors[1], s->vectors + 2, lo,
                        hi);
 }
@@ -103,8 +98,8 @@ static void step_work(void *arg, uint32_t index)
 static void copy_work(void *arg, uint32_t index)
 {
     struct steps *s = arg;
-    size_t lo = share(s, 2 * PARAMETERS, index);
-    size_t whole = share(s, 2 * PARAMETERS, index + 1) - lo;
+    size_t lo = team_share(2 * PARAMETERS, index, s->crew.threads);
+    size_t whole = team_share(2 * PARAMETERS, index + 1, s->crew.threads) - lo;
     memcpy(s->copied + 2 * PARAMETERS + lo, s->copied + lo, whole * sizeof(float));
     memcpy(s->copied + 2 * PARAMETERS + lo, s->copied + lo, whole / 4 * 3 * sizeof(float));
 }
@@ -119,7 +114,8 @@ static void move_rows(float *to, const float *more, size_t count)
 static void move_work(void *arg, uint32_t index)
 {
     struct steps *s = arg;
-    size_t lo = share(s, PARAMETERS, index), count = share(s, PARAMETERS, index + 1) - lo;
+    size_t lo = team_share(PARAMETERS, index, s->crew.threads),
+           count = team_share(PARAMETERS, index + 1, s->crew.threads) - lo;
     move_rows(s->moved + lo, s->moved + PARAMETERS + lo, count);
     move_rows(s->moved + 2 * PARAMETERS + lo, NULL, count);
     move_rows(s->moved + 3 * PARAMETERS + lo, NULL, count);

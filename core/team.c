@@ -150,9 +150,10 @@ static trp_status team_create(struct team **out, uint32_t threads)
     return TRP_OK;
 }
 
+static _Thread_local char founder; /* its address stands for the thread */
+
 trp_status team_join(struct team **out, uint32_t threads)
 {
-    static _Thread_local char founder; /* its address */
     once_run(&teams_once, teams_init);
     mutex_lock(&teams_mutex);
     struct team *team = teams;
@@ -183,6 +184,23 @@ void team_leave(struct team *team)
     mutex_unlock(&teams_mutex);
     if (last)
         team_destroy(team);
+}
+
+struct team *team_here(void)
+{
+    struct team *largest = NULL;
+    once_run(&teams_once, teams_init);
+    mutex_lock(&teams_mutex);
+    for (struct team *team = teams; team; team = team->other)
+        if (team->founder == &founder && (!largest || team->threads > largest->threads))
+            largest = team;
+    mutex_unlock(&teams_mutex);
+    return largest;
+}
+
+uint32_t team_size(const struct team *team)
+{
+    return team->threads;
 }
 
 static bool is_finished(struct team *team)

@@ -2,6 +2,7 @@
 #ifndef TRP_CORE_TEAM_H
 #define TRP_CORE_TEAM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <troupe/status.h>
@@ -14,6 +15,19 @@ struct team;
  * others for the first. */
 TRP_MUST_USE trp_status team_join(struct team **out, uint32_t threads);
 void team_leave(struct team *team); /* NULL is fine; the last one ends the threads */
+
+/* The largest team joined on the calling thread, for work between that of its members: it is gone
+ * when they are. NULL: there is none. */
+struct team *team_here(void);
+
+uint32_t team_size(const struct team *team);
+
+/* Where share `share` of `count` elements begins, the last one's end being that of share `shares`:
+ * whole vectors from the first on. */
+static inline size_t team_share(size_t count, uint32_t share, uint32_t shares)
+{
+    return share == shares ? count : count / shares * share / 64 * 64;
+}
 
 /* Runs work(arg, part) for every part < threads, on the calling thread and those of the workers
  * that have a core to run on; returns when all parts are done. While the team works for another

@@ -16,7 +16,7 @@ static void gather_rows(void *arguments)
 void trp_queue_gather(trp_queue *queue, const trp_row_order *order, const void *from, void *to,
                       size_t bytes)
 {
-    static const trp_kernel kernel = {"gather", gather_rows};
+    static const trp_kernel kernel = {.name = "gather", .run = gather_rows};
     struct gather_arguments job = {order->order, from, to, bytes, order->count};
     trp_operand operands[] = {
         {offsetof(struct gather_arguments, order), order->count * sizeof *order->order, TRP_READ},

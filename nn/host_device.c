@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/team.h"
 #include "flush.h"
+#include "limits.h"
 #include "net.h"
 
 /* NULL: no memory. */
@@ -62,12 +64,43 @@ static void host_queue_zero(trp_queue *queue, void *to, size_t bytes)
     memset(to, 0, bytes);
 }
 
+struct kernel_call {
+    const trp_kernel *kernel;
+    void *arguments;
+    uint32_t shares;
+};
+
+static void run_share(void *arg, uint32_t share)
+{
+    const struct kernel_call *call = arg;
+    uint32_t before = flush_begin();
+    call->kernel->run_share(call->arguments, share, call->shares);
+    flush_end(before);
+}
+
+/* NULL: it runs on the calling thread alone. */
+static struct team *team_for(const trp_kernel *kernel, const trp_operand *operands,
+                             size_t operand_count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < operand_count; i++)
+        bytes += operands[i].bytes;
+    return kernel->run_share && bytes >= SHARED_BYTES_MIN ? team_here() : NULL;
+}
+
 static void host_queue_run(trp_queue *queue, const trp_kernel *kernel, const void *arguments,
                            size_t bytes, const trp_operand *operands, size_t operand_count)
 {
-    (void)queue, (void)bytes, (void)operands, (void)operand_count;
+    (void)queue, (void)bytes;
+    struct kernel_call call = {kernel, (void *)(uintptr_t)arguments, 1};
+    struct team *team = team_for(kernel, operands, operand_count);
+    if (team) {
+        call.shares = team_size(team);
+        team_run(team, run_share, &call);
+        return;
+    }
     uint32_t before = flush_begin();
-    kernel->run((void *)(uintptr_t)arguments); /* done before the caller may change them */
+    kernel->run(call.arguments); /* done before the caller may change them */
     flush_end(before);
 }
 

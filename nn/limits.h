@@ -12,6 +12,8 @@ enum {
     NET_KERNEL_MAX = 255,    /* graph.c: a filter has less than 2^32 weights */
     NET_PARAMS_MAX = 1 << 28,
     NET_THREADS_MAX = 256,
+    /* host_device.c, net.c: 10 us of memory; below, waking a team takes longer than the work. */
+    SHARED_BYTES_MIN = 1 << 18,
     /* engine/checkpoint.h: safetensors' own limit. */
     CHECKPOINT_HEADER_BYTES_MAX = 100 * 1000 * 1000,
 };

@@ -255,22 +255,47 @@ static void add_range(const struct backend *backend, void *to, const void *from,
     }
 }
 
-void net_reduce(struct host_net *net, uint32_t rows, const struct pass *pass)
+/* A range of what parts 1.. have for so many rows or sequences. */
+struct reduction {
+    struct host_net *net;
+    void *grads;
+    uint32_t shared;
+    size_t lo, hi;
+};
+
+static void reduce_range(const struct reduction *r, size_t lo, size_t hi)
 {
-    size_t hi = net->base.program.graph.param_count;
-    uint32_t shared = to_share(net, pass, rows);
+    for (uint32_t part = 1; part < r->net->threads; part++) {
+        struct rows share = net_part_rows(r->net, r->shared, part);
+        if (share.from < share.to)
+            add_range(r->net->backend, r->grads, r->net->parts[part].grads, lo, hi);
+    }
+}
+
+static void reduce_share(void *arg, uint32_t share)
+{
+    const struct reduction *r = arg;
+    size_t count = r->hi - r->lo;
+    reduce_range(r, r->lo + team_share(count, share, r->net->threads),
+                 r->lo + team_share(count, share + 1, r->net->threads));
+}
+
+/* Adds what parts 1.. have computed for `rows` rows to the gradient, in order. */
+static void net_reduce(struct host_net *net, uint32_t rows, const struct pass *pass)
+{
+    struct reduction r = {.net = net, .grads = pass->grads, .shared = to_share(net, pass, rows)};
+    r.hi = net->base.program.graph.param_count;
     for (uint32_t i = net->base.program.forward_count; i < net->base.program.op_count; i++) {
         if (!net->base.program.ops[i].has_params)
             continue;
-        size_t lo = net->base.program.ops[i].params[0];
-        for (uint32_t part = 1; part < net->threads; part++) {
-            struct rows share = net_part_rows(net, shared, part);
-            if (share.from < share.to)
-                add_range(net->backend, pass->grads, net->parts[part].grads, lo, hi);
-        }
-        hi = lo;
+        r.lo = net->base.program.ops[i].params[0];
+        if ((r.hi - r.lo) * net->threads * net->backend->element_bytes >= SHARED_BYTES_MIN)
+            team_run(net->team, reduce_share, &r);
+        else
+            reduce_range(&r, r.lo, r.hi);
+        r.hi = r.lo;
         if (pass->ready)
-            pass->ready(pass->context, lo);
+            pass->ready(pass->context, r.lo);
     }
 }
 

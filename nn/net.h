@@ -80,9 +80,6 @@ void net_forward_part(struct host_net *net, const struct pass *pass, struct rows
 void net_backward_part(struct host_net *net, const struct pass *pass, struct rows rows,
                        uint32_t part);
 
-/* Adds what parts 1.. have computed for `rows` rows to the gradient, in order. */
-void net_reduce(struct host_net *net, uint32_t rows, const struct pass *pass);
-
 /* Operation `index` for the rows of one part (op.c). */
 void op_run(struct host_net *net, uint32_t index, const struct pass *pass, struct rows rows,
             uint32_t part);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/team.h"
 #include "phase.h"
 
 static struct odd find_odd(const float *grads, size_t count)
@@ -32,7 +33,7 @@ static void measure(void *arguments)
 void trp_phase_measure(trp_queue *queue, const trp_optimizer *optimizer, const float *grads,
                        size_t count, const float *watched, trp_phases *phases)
 {
-    static const trp_kernel kernel = {"phase.measure", measure};
+    static const trp_kernel kernel = {.name = "phase.measure", .run = measure};
     struct phase_measure_arguments job = {grads, watched, phases, count,
                                           optimizer->skip_not_finite};
     trp_operand operands[] = {
@@ -69,7 +70,7 @@ static void measure_range(void *arguments)
 void trp_phase_measure_range(trp_queue *queue, float *grads, size_t lo, size_t hi,
                              const float *rows, float batch_size, trp_phase_part *part)
 {
-    static const trp_kernel kernel = {"phase.measure_range", measure_range};
+    static const trp_kernel kernel = {.name = "phase.measure_range", .run = measure_range};
     struct measure_range_arguments job = {grads + lo, rows, part, lo, hi - lo, batch_size};
     trp_operand operands[] = {
         {offsetof(struct measure_range_arguments, grads), (hi - lo) * sizeof *grads,
@@ -105,7 +106,7 @@ void trp_phase_measure_parts(trp_queue *queue, const trp_optimizer *optimizer,
                              const trp_phase_part *parts, size_t part_count, size_t count,
                              const float *watched, trp_phases *phases)
 {
-    static const trp_kernel kernel = {"phase.measure_parts", measure_parts};
+    static const trp_kernel kernel = {.name = "phase.measure_parts", .run = measure_parts};
     struct measure_parts_arguments job = {parts,      watched, phases,
                                           part_count, count,   optimizer->skip_not_finite};
     trp_operand operands[] = {
@@ -117,23 +118,37 @@ void trp_phase_measure_parts(trp_queue *queue, const trp_optimizer *optimizer,
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static void step_range(void *arguments)
+static void step_range(const struct phase_step_arguments *job, size_t lo, size_t hi)
 {
-    const struct phase_step_arguments *job = arguments;
     const trp_phases *phases = job->phases;
     if (phases->skipped)
         return;
     trp_optimizer_step(&job->optimizer, phases->steps + 1,
                        trp_clip_scale(phases->norm2, (float)job->optimizer.max_norm), job->params,
-                       job->grads, job->state, 0, job->count);
+                       job->grads, job->state, lo, hi);
+}
+
+static void step_whole(void *arguments)
+{
+    const struct phase_step_arguments *job = arguments;
+    step_range(job, 0, job->count);
+}
+
+static void step_share(void *arguments, uint32_t share, uint32_t shares)
+{
+    const struct phase_step_arguments *job = arguments;
+    step_range(job, team_share(job->count, share, shares),
+               team_share(job->count, share + 1, shares));
 }
 
 void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *params,
                     const float *grads, float *const *state, size_t lo, size_t hi,
                     trp_phases *phases)
 {
-    static const trp_kernel kernel = {"phase.step", step_range};
-    bool sums = trp_optimizer_is_layerwise(optimizer);
+    static const trp_kernel whole = {.name = "phase.step", .run = step_whole},
+                            shared = {
+                                .name = "phase.step", .run = step_whole, .run_share = step_share};
+    bool sums = trp_optimizer_is_layerwise(optimizer); /* over all of the range */
     size_t bytes = (hi - lo) * sizeof *params, states = trp_optimizer_states(optimizer);
     struct phase_step_arguments job = {.optimizer = *optimizer,
                                        .params = params + lo,
@@ -151,7 +166,7 @@ void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *par
             (trp_operand){offsetof(struct phase_step_arguments, state) + i * sizeof *job.state,
                           bytes, TRP_READ | TRP_WRITE};
     }
-    trp_queue_run(queue, &kernel, &job, sizeof job, operands, 3 + states);
+    trp_queue_run(queue, sums ? &whole : &shared, &job, sizeof job, operands, 3 + states);
 }
 
 static void end_phase(void *arguments)
@@ -162,7 +177,7 @@ static void end_phase(void *arguments)
 
 void trp_phase_end(trp_queue *queue, float *grads, size_t count, trp_phases *phases)
 {
-    static const trp_kernel kernel = {"phase.end", end_phase};
+    static const trp_kernel kernel = {.name = "phase.end", .run = end_phase};
     struct phase_end_arguments job = {phases};
     trp_operand operand = {offsetof(struct phase_end_arguments, phases), sizeof *phases,
                            TRP_READ | TRP_WRITE};
@@ -170,18 +185,30 @@ void trp_phase_end(trp_queue *queue, float *grads, size_t count, trp_phases *pha
     trp_queue_zero(queue, grads, count * sizeof *grads);
 }
 
+static void polyak_range(const struct polyak_arguments *job, size_t lo, size_t hi)
+{
+    float *target = job->target;
+    for (size_t i = lo; i < hi; i++)
+        target[i] += job->rate * (job->params[i] - target[i]);
+}
+
 static void polyak(void *arguments)
 {
     const struct polyak_arguments *job = arguments;
-    float *target = job->target;
-    for (size_t i = 0; i < job->count; i++)
-        target[i] += job->rate * (job->params[i] - target[i]);
+    polyak_range(job, 0, job->count);
+}
+
+static void polyak_share(void *arguments, uint32_t share, uint32_t shares)
+{
+    const struct polyak_arguments *job = arguments;
+    polyak_range(job, team_share(job->count, share, shares),
+                 team_share(job->count, share + 1, shares));
 }
 
 void trp_polyak_update(trp_queue *queue, float *target, const float *params, float rate,
                        size_t count)
 {
-    static const trp_kernel kernel = {"polyak", polyak};
+    static const trp_kernel kernel = {.name = "polyak", .run = polyak, .run_share = polyak_share};
     struct polyak_arguments job = {target, params, count, rate};
     trp_operand operands[] = {
         {offsetof(struct polyak_arguments, target), count * sizeof *target, TRP_READ | TRP_WRITE},

@@ -22,7 +22,7 @@
  *
  *     static void scale_on(trp_queue *queue, float *values, size_t count, float factor)
  *     {
- *         static const trp_kernel kernel = {"example.scale", scale};
+ *         static const trp_kernel kernel = {.name = "example.scale", .run = scale};
  *         scaling job = {values, count, factor};
  *         trp_operand operands[] = {
  *             {offsetof(scaling, values), count * sizeof *values, TRP_READ | TRP_WRITE}};
@@ -114,6 +114,10 @@ typedef struct {
         *name; /* under which a device may have code of its own for it; others bring the
                   operands to the host, run what follows there, and take back what it wrote */
     void (*run)(void *arguments);
+    /* NULL, or one of `shares` that together are the same to the bit and touch nothing that another
+     * one writes: where the calling thread has plans of several threads (nn.h), these run the
+     * shares of a long kernel side by side. */
+    void (*run_share)(void *arguments, uint32_t share, uint32_t shares);
 } trp_kernel;
 
 /* Arguments and operands are copied before it returns. */

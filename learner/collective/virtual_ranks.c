@@ -71,7 +71,7 @@ static void collective_sum(void *arguments)
 static void put_sum(const struct virtual_group *group, const struct virtual_call *call, size_t low,
                     size_t high, uint32_t only)
 {
-    static const trp_kernel kernel = {"collective.sum", collective_sum};
+    static const trp_kernel kernel = {.name = "collective.sum", .run = collective_sum};
     size_t width = call_type_bytes(call->call.type);
     struct collective_sum_arguments sum = {.count = high - low,
                                            .ranks = group->size,

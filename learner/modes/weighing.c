@@ -2,7 +2,7 @@
 
 void weigh_on(trp_queue *queue, float *grads, size_t count, float factor, const float *more)
 {
-    static const trp_kernel kernel = {"mode.weigh", mode_weigh_run};
+    static const trp_kernel kernel = {.name = "mode.weigh", .run = mode_weigh_run};
     struct mode_weigh_arguments job = {grads, count, factor};
     trp_operand operand = {offsetof(struct mode_weigh_arguments, grads), count * sizeof *grads,
                            TRP_READ | TRP_WRITE};
@@ -13,7 +13,7 @@ void weigh_on(trp_queue *queue, float *grads, size_t count, float factor, const 
 
 void keep_on(trp_queue *queue, float *kept, const float *grads, size_t count, float factor)
 {
-    static const trp_kernel kernel = {"mode.keep", mode_keep_run};
+    static const trp_kernel kernel = {.name = "mode.keep", .run = mode_keep_run};
     struct mode_keep_arguments job = {kept, grads, count, factor};
     trp_operand operands[] = {
         {offsetof(struct mode_keep_arguments, kept), count * sizeof *kept, TRP_READ | TRP_WRITE},
@@ -23,7 +23,7 @@ void keep_on(trp_queue *queue, float *kept, const float *grads, size_t count, fl
 
 void head_on(trp_queue *queue, float *head, float rows, const float *watched, const float *more)
 {
-    static const trp_kernel kernel = {"mode.head", mode_head_run};
+    static const trp_kernel kernel = {.name = "mode.head", .run = mode_head_run};
     struct mode_head_arguments job = {head, watched, more, rows};
     size_t bytes = (HEAD_WATCHED + 1) * sizeof *head;
     trp_operand operands[] = {
@@ -35,7 +35,7 @@ void head_on(trp_queue *queue, float *head, float rows, const float *watched, co
 
 void outer_on(trp_queue *queue, const struct mode_outer_arguments *job)
 {
-    static const trp_kernel kernel = {"mode.outer", mode_outer_run};
+    static const trp_kernel kernel = {.name = "mode.outer", .run = mode_outer_run};
     size_t bytes = job->count * sizeof(float);
     trp_operand operands[] = {
         {offsetof(struct mode_outer_arguments, values), bytes, TRP_READ | TRP_WRITE},

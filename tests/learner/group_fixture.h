@@ -220,7 +220,7 @@ static inline bool is_on_host(const struct summing *updater)
 
 static inline void add_gradient(struct summing *updater, const trp_update *update, size_t vector)
 {
-    static const trp_kernel kernel = {"test.add", add_numbers};
+    static const trp_kernel kernel = {.name = "test.add", .run = add_numbers};
     size_t count = updater->base.vectors[vector].count, bytes = count * sizeof(float);
     add_rows(updater, update, vector);
     if (is_on_host(updater)) {

@@ -487,7 +487,7 @@ static void twice(void *arguments)
 static void kernels_come_in_the_order_of_queues_and_waits(void **state)
 {
     (void)state;
-    static const trp_kernel kernel = {"test.twice", twice};
+    static const trp_kernel kernel = {.name = "test.twice", .run = twice};
     for (uint64_t seed = 0; seed < 50; seed++) {
         struct late_device *late = late_create(seed);
         trp_queue *first, *second;

@@ -61,7 +61,7 @@ static void add(void *arguments)
 static void a_host_has_done_what_was_put_on_a_queue(void **state)
 {
     (void)state;
-    static const trp_kernel kernel = {"test.add", add};
+    static const trp_kernel kernel = {.name = "test.add", .run = add};
     trp_queue *queue;
     OR_FAIL(trp_queue_create(&queue, found("cpu")));
     assert_ptr_equal(trp_queue_device(queue), found("cpu"));

@@ -118,7 +118,7 @@ static void square_run(void *arguments)
 static void kernels_on_a_queue_take_them_for_zeros(void **state)
 {
     (void)state;
-    static const trp_kernel kernel = {"test.square", square_run};
+    static const trp_kernel kernel = {.name = "test.square", .run = square_run};
     trp_device *device;
     trp_queue *queue;
     OR_FAIL(trp_device_find(&device, "cpu"));

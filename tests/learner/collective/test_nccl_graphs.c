@@ -156,7 +156,7 @@ static void put_values(struct rank *rank, struct seat *seat)
  * the last one's ticket. */
 static uint64_t put_step(struct rank *rank, struct seat *seat)
 {
-    static const trp_kernel kernel = {"test.add", add_sum};
+    static const trp_kernel kernel = {.name = "test.add", .run = add_sum};
     size_t bytes = NUMBERS * sizeof(float);
     uint64_t ticket = 0;
     put_values(rank, seat);
@@ -349,7 +349,7 @@ static void take_long(void *arguments)
 
 static void put_slow_step(struct rank *rank, struct seat *seat)
 {
-    static const trp_kernel kernel = {"test.slow", take_long};
+    static const trp_kernel kernel = {.name = "test.slow", .run = take_long};
     struct adding adding = {seat->results[0], seat->values[0]};
     trp_operand operand = {offsetof(struct adding, result), sizeof(float), TRP_READ | TRP_WRITE};
     put_step(rank, seat);

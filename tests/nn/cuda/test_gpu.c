@@ -206,7 +206,7 @@ static void never(void *arguments)
 
 static void a_kernel_of_agents_runs_on_the_device(void **state)
 {
-    static const trp_kernel kernel = {"critics.add", never};
+    static const trp_kernel kernel = {.name = "critics.add", .run = never};
     struct scene scene;
     (void)state;
     scene_begin(&scene, 4, WITHOUT_BLAS);
@@ -238,7 +238,7 @@ static void mix(void *arguments)
 
 static void put_mix(struct cuda_list *list, float *to, const float *a, const float *b, float rate)
 {
-    static const trp_kernel kernel = {"test.mix", mix};
+    static const trp_kernel kernel = {.name = "test.mix", .run = mix};
     struct mixing mixing = {to, a, b, rate};
     trp_operand operands[] = {{offsetof(struct mixing, to), FLOATS * 4, TRP_READ | TRP_WRITE},
                               {offsetof(struct mixing, a), FLOATS * 4, TRP_READ},

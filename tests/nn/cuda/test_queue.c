@@ -52,7 +52,7 @@ static void add_floats(void *arguments)
 
 static void add_on(trp_queue *queue, float *to, const float *from)
 {
-    static const trp_kernel kernel = {"test.add", add_floats};
+    static const trp_kernel kernel = {.name = "test.add", .run = add_floats};
     struct adding adding = {to, from};
     trp_operand operands[] = {
         {offsetof(struct adding, to), COUNT * sizeof *to, TRP_READ | TRP_WRITE},

@@ -461,7 +461,9 @@ const struct command replay_commands[] = {
      .arguments = "TARGET",
      .details = "Redraws in place on a terminal, until q or ^C; otherwise prints one look after "
                 "the other. With -o json each look is one line. A server that goes away is waited "
-                "for, unless --count says how many looks.",
+                "for: on a terminal until you leave, otherwise for --timeout (30 s), and not at "
+                "all where --count says how many looks. Of a stopped one there is one look, or as "
+                "many as --count says.",
      .options = {top_rows, answer_rows},
      SIZE,
      .run = replay_top},
@@ -469,7 +471,9 @@ const struct command replay_commands[] = {
      .summary = "the items of a table, sorted, filtered, page by page",
      .arguments = "TARGET TABLE",
      .details = "Exits with 3 when options choose items and none matches. SAMPLED is kept on disk "
-                "where the table has max_times_sampled; else it counts from the server's start.",
+                "where the table has max_times_sampled. Elsewhere each life of the server counts "
+                "anew: of an item that is older, 3+ is 3 times in this life, and - none that is "
+                "known of.",
      .options = {items_rows, filter_rows, key_rows, answer_rows},
      SIZE,
      .run = replay_items},

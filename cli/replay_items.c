@@ -18,6 +18,15 @@
 
 /* ---- items ------------------------------------------------------------------------------- */
 
+/* "-": nobody knows; "3+": at least so often. */
+static const char *sampled_text(const Troupe__ReplayItem *item, char text[TEXT_SIZE])
+{
+    if (item->counted_in_this_life && item->times_sampled == 0)
+        return "-";
+    snprintf(text, TEXT_SIZE, "%d%s", item->times_sampled, item->counted_in_this_life ? "+" : "");
+    return text;
+}
+
 static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset)
 {
     static const char *const heads[] = {"KEY",   "PRIORITY", "SAMPLED", "CHUNKS",
@@ -30,7 +39,7 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
         const Troupe__ReplayItem *item = items->items[i];
         grid_add(&grid, "%" PRIu64, item->key);
         grid_add(&grid, "%s", double_text(item->priority, text));
-        grid_add(&grid, "%d", item->times_sampled);
+        grid_add(&grid, "%s", sampled_text(item, text));
         grid_add(&grid, "%u", item->chunk_count);
         grid_add(&grid, "%" PRIu64, item->bytes);
         grid_add(&grid, "%" PRIu64, item->policy_version);
@@ -196,7 +205,7 @@ static trp_status look_open(struct look *look, const struct work *work, const ch
 static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
                        const trp_item_array *columns, size_t count)
 {
-    char priority[TEXT_SIZE], inserted[TEXT_SIZE];
+    char priority[TEXT_SIZE], inserted[TEXT_SIZE], sampled[TEXT_SIZE];
     if (work->args->json) {
         cJSON *out = json_message(&item->base);
         columns_json(work, out, columns, count);
@@ -204,9 +213,9 @@ static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
         return;
     }
     print_text(stdout,
-               "key %" PRIu64 "  priority %s  sampled %d time%s  inserted %s  %u chunk%s, %" PRIu64
+               "key %" PRIu64 "  priority %s  sampled %s time%s  inserted %s  %u chunk%s, %" PRIu64
                " bytes\n",
-               item->key, double_text(item->priority, priority), item->times_sampled,
+               item->key, double_text(item->priority, priority), sampled_text(item, sampled),
                plural(item->times_sampled), time_text(item->inserted_at_ns, inserted),
                item->chunk_count, plural(item->chunk_count), item->bytes);
     columns_text(work, columns, count);

@@ -32,8 +32,9 @@ struct top {
     struct work *work;
     Troupe__ReplayTablesResponse *now, *before; /* `before` NULL: the first look */
     int64_t now_ns, before_ns;
-    bool terminal, keys; /* redrawn in place; typed keys come at once */
-    char *away;          /* why the server gives no answer; NULL: it gave the last one */
+    bool terminal, keys;     /* redrawn in place; typed keys come at once */
+    char *away;              /* why the server gives no answer; NULL: it gave the last one */
+    struct deadline back_by; /* of a server that is away */
     struct termios cooked;
     FILE *out;
 };
@@ -237,6 +238,18 @@ static trp_status look(struct top *top)
     return TRP_OK;
 }
 
+/* Who looks at a terminal sees that the server is away and may leave; a pipe would wait for ever.
+ */
+static void begin_waiting(struct top *top)
+{
+    int64_t ms = top->terminal ? -1 : top->work->target.answer_ms;
+    top->back_by = deadline_in_ms(&clock_monotonic, ms);
+    if (ms >= 0)
+        print_text(stderr, "%s; waiting %g s for it\n", trp_last_error(), (double)ms / 1000);
+    else if (!top->terminal)
+        print_text(stderr, "%s; waiting for it\n", trp_last_error());
+}
+
 /* A server that is restarted comes back, whoever looks goes on; one that was never there does not
  * get here. With --count a script counts on each look. */
 static trp_status look_again(struct top *top)
@@ -244,11 +257,26 @@ static trp_status look_again(struct top *top)
     trp_status status = look(top);
     if (!status_is_transient(status) || top->work->args->rounds != 0 || !top->work->target.channel)
         return status;
-    if (!top->away && !top->terminal)
-        print_text(stderr, "%s; waiting for it\n", trp_last_error());
+    if (!top->away)
+        begin_waiting(top);
+    else if (deadline_passed(top->back_by, &clock_monotonic))
+        return trp_fail(status, "%s; it did not come back in %g s (--timeout)", trp_last_error(),
+                        (double)top->work->target.answer_ms / 1000);
     free(top->away);
     top->away = error_keep();
     return TRP_OK;
+}
+
+/* Nothing changes in the files of a stopped server: who reads a pipe is not shown the same for
+ * ever. */
+static trp_status check_goes_on(const struct top *top)
+{
+    const struct work *work = top->work;
+    if (top->terminal || work->args->rounds != 0 || work->target.channel)
+        return TRP_OK;
+    return trp_fail(TRP_UNAVAILABLE,
+                    "%s: no server runs on it, so nothing changes: --count says how many looks",
+                    work->target.text);
 }
 
 static void look_show(struct top *top)
@@ -325,6 +353,7 @@ static trp_status looks(struct top *top, int signals)
         look_show(top);
         if (ferror(stdout)) /* said at the end */
             return TRP_OK;
+        TRP_TRY(check_goes_on(top));
     }
     return TRP_OK;
 }

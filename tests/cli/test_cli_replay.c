@@ -152,6 +152,50 @@ static void sampling_counts(void **state)
     assert_one_error(desk, "or -1, for ever");
 }
 
+/* How often item 1 was sampled, as `items` and `peek` print it. */
+static void assert_sampled(struct desk *desk, const char *target, const char *table,
+                           const char *sampled)
+{
+    char *cells = xasprintf("\n  1         1  %7s ", sampled);
+    char *words = xasprintf("key 1  priority 1  sampled %s time", sampled);
+    assert_troupe(desk, 0, "replay items %s %s --key 1 --key 2", target, table);
+    assert_file_contains(&desk->at, "out", cells);
+    assert_troupe(desk, 0, "replay peek %s %s 1", target, table);
+    assert_file_contains(&desk->at, "out", words);
+    free(cells);
+    free(words);
+}
+
+static void sample_both(struct desk *desk)
+{
+    assert_troupe(desk, 0, "replay sample %s t", desk->address);
+    assert_troupe(desk, 0, "replay sample %s u", desk->address);
+}
+
+/* Of u it is kept; of t each life of the server counts, and those before it are not known of. */
+static void samplings_that_nobody_counted_are_no_0(void **state)
+{
+    struct desk *desk = *state;
+    static const char both[] =
+        "--table 'name=t sampler=fifo' --table 'name=u sampler=fifo max_times_sampled=9'";
+    desk_write_items(desk, "items.jsonl");
+    desk_serve(desk, both);
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay load %s items.jsonl --table u", desk->address);
+    assert_sampled(desk, desk->address, "t", "0");
+    sample_both(desk);
+    assert_sampled(desk, desk->address, "t", "1");
+    desk_stop(desk);
+    assert_sampled(desk, "store", "t", "-");
+    assert_sampled(desk, "store", "u", "1");
+    desk_serve(desk, both);
+    assert_sampled(desk, desk->address, "t", "-");
+    sample_both(desk);
+    assert_sampled(desk, desk->address, "t", "1+");
+    assert_sampled(desk, desk->address, "u", "2");
+    desk_stop(desk);
+}
+
 /* ---- changing ---------------------------------------------------------------------------- */
 
 static void change(struct desk *desk, const char *target)
@@ -522,6 +566,46 @@ static void top_waits_for_a_server_that_comes_back(void **state)
     free(flags);
 }
 
+static void top_ends_without_a_terminal_when_its_server_stays_away(void **state)
+{
+    struct desk *desk = *state;
+    const char *words[WORDS_MAX + 1];
+    desk_serve(desk, tables);
+    char *line = xasprintf("replay top %s -d 0.05 --timeout 1", desk->address);
+    split(line, words);
+    scene_start(&desk->at, words);
+    scene_await(&desk->at, "out", "SAMPLE/S");
+    desk_stop(desk);
+    assert_int_equal(scene_wait(&desk->at), 1);
+    assert_file_contains(&desk->at, "err", "; waiting 1 s for it\n");
+    assert_last_line(&desk->at, "err", "; it did not come back in 1 s (--timeout)");
+    free(line);
+}
+
+static void top_shows_a_stopped_store_once_without_a_terminal(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_stop(desk);
+    assert_troupe(desk, 1, "replay top store -d 0.01 -o json");
+    assert_one_error(desk,
+                     "store: no server runs on it, so nothing changes: --count says how many");
+    char *text = scene_read(&desk->at, "out");
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1); /* one look */
+    free(text);
+    assert_troupe(desk, 0, "replay top store -d 0.01 -n 2");
+    char *line = xstrdup("replay top store -d 0.05"), drawn[1 << 14] = "";
+    int fd = on_terminal(desk, line);
+    for (int looks = 0; looks < 3; looks++) {
+        await_on(fd, drawn, sizeof drawn, "\033[J");
+        drawn[0] = '\0';
+    }
+    assert_int_equal(write(fd, "q", 1), 1);
+    assert_int_equal(scene_wait(&desk->at), 0);
+    close(fd);
+    free(line);
+}
+
 /* Somebody listens and says nothing. */
 static void a_command_waits_as_long_as_it_is_told_to(void **state)
 {
@@ -646,6 +730,7 @@ int main(void)
         TEST(peek_shows_values),
         TEST(a_large_column_is_summarised),
         TEST(sampling_counts),
+        TEST(samplings_that_nobody_counted_are_no_0),
         TEST(tables_and_items_are_changed_live_and_stopped),
         TEST(what_was_altered_on_a_stopped_store_stays),
         TEST(the_directory_of_a_live_server_leads_to_it),
@@ -663,6 +748,8 @@ int main(void)
         TEST(bench_measures_and_cleans_up),
         TEST(a_bench_leaves_no_table_whatever_ends_it),
         TEST(top_waits_for_a_server_that_comes_back),
+        TEST(top_ends_without_a_terminal_when_its_server_stays_away),
+        TEST(top_shows_a_stopped_store_once_without_a_terminal),
         TEST(a_command_waits_as_long_as_it_is_told_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,10 +17,10 @@
 #include "core/clock.h"
 #include "core/flags.h"
 #include "core/printable.h"
+#include "core/reach.h"
 #include "core/status.h"
 #include "core/words.h"
 #include "output.h"
-#include "reach.h"
 
 enum {
     CONNECT_TIMEOUT_MS = 3000,
@@ -35,7 +35,10 @@ static trp_status connect_to(struct target *target, const char *address)
 {
     trp_channel_options options = {.connect_timeout_ms = target->connect_ms};
     TRP_TRY(trp_channel_create(&target->channel, address, &options));
-    TRP_TRY(reach(address, (int)target->connect_ms));
+    char *why = reach(address, (int)target->connect_ms);
+    trp_status there = why ? trp_fail(TRP_UNAVAILABLE, "%s: %s", address, why) : TRP_OK;
+    free(why);
+    TRP_TRY(there);
     TRP_TRY(trp_channel_service(target->channel, &troupe__replay__descriptor, &target->service));
     /* Somebody listens; a server answers the smallest question at once. */
     Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;

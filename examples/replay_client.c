@@ -7,7 +7,7 @@
 
 #include <troupe/troupe.h>
 
-enum { STEPS = 5000, BATCH = 256, BATCHES = 20, WAIT_MS = 30000 };
+enum { STEPS = 5000, BATCH = 256, BATCHES = 20, WAIT_MS = 30000, DIAL_MS = 3000 };
 
 /* What a step has; what an item has: two steps of the observation, one of the others. */
 static const trp_tensor_spec step[] = {
@@ -87,7 +87,12 @@ static trp_status sample(trp_channel *channel)
 int main(int argc, char **argv)
 {
     trp_channel *channel = NULL;
-    trp_status status = trp_channel_create(&channel, argc > 1 ? argv[1] : "127.0.0.1:8000", NULL);
+    size_t tables;
+    trp_status status = trp_channel_create(&channel, argc > 1 ? argv[1] : "127.0.0.1:8000",
+                                           &(trp_channel_options){.connect_timeout_ms = DIAL_MS});
+    /* Writers and samplers wait for a server to come back; this says whether there is one. */
+    if (status == TRP_OK)
+        status = trp_replay_info(channel, NULL, 0, &tables, 0);
     if (status == TRP_OK)
         status = insert(channel);
     if (status == TRP_OK)

@@ -4,6 +4,7 @@
 #include "channel.h"
 #include "adapter.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,10 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "core/address.h"
+#include "core/reach.h"
 #include "caller.h"
 #include "library.h"
+#include "limits.h"
 #include "registry.h"
 #include "server.h"
 
@@ -209,14 +212,36 @@ uint32_t rpc_channel_open_flags(const trp_channel *channel)
            (channel->fail_fast ? 0 : GRPC_INITIAL_METADATA_WAIT_FOR_READY);
 }
 
+static bool is_connected(const trp_channel *channel)
+{
+    return grpc_channel_check_connectivity_state(channel->grpc, 0) == GRPC_CHANNEL_READY;
+}
+
+/* gRPC keeps to itself why calls wait for a connection: one of our own tells. */
+static void call_cancel_because(const trp_channel *channel, grpc_call *call, grpc_status_code code,
+                                const char *what)
+{
+    char *why = is_connected(channel) ? NULL : reach(channel->address, RPC_REACH_MS);
+    char *text = xasprintf("%s%s%s", what, why ? ": " : "", why ? why : "");
+    grpc_call_cancel_with_status(call, code, text, NULL);
+    free(text);
+    free(why);
+}
+
 void rpc_channel_give_up(trp_channel *channel, grpc_call *call)
 {
-    if (grpc_channel_check_connectivity_state(channel->grpc, 0) == GRPC_CHANNEL_READY)
+    char what[64];
+    if (is_connected(channel))
         return;
-    char *text = xasprintf("the peer did not come up within %lld ms",
-                           (long long)channel->connect_timeout_ms);
-    grpc_call_cancel_with_status(call, GRPC_STATUS_UNAVAILABLE, text, NULL);
-    free(text);
+    snprintf(what, sizeof what, "the peer did not come up within %lld ms",
+             (long long)channel->connect_timeout_ms);
+    call_cancel_because(channel, call, GRPC_STATUS_UNAVAILABLE, what);
+}
+
+void rpc_channel_end_late(trp_channel *channel, grpc_call *call)
+{
+    call_cancel_because(channel, call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                        "took longer than its deadline");
 }
 
 static bool has_mark(const grpc_metadata_array *trailing)

@@ -36,6 +36,10 @@ uint32_t rpc_channel_open_flags(const trp_channel *channel);
  * over. */
 void rpc_channel_give_up(trp_channel *channel, grpc_call *call);
 
+/* Cancels `call` with DEADLINE_EXCEEDED, as its own deadline has passed. Both say why nobody is
+ * connected to, if so. */
+void rpc_channel_end_late(trp_channel *channel, grpc_call *call);
+
 /* The failure that a finished call reports, as a last error. Statuses that the peer's handler gave
  * keep their message; others get method and address. `cancelled`: this end asked for it. */
 trp_status rpc_channel_failure(const trp_channel *channel, const char *path, grpc_status_code code,

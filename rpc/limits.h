@@ -45,6 +45,9 @@ enum {
      * threads have used keeps its heap, which has 64 MiB: of 8 threads with 50 MiB each all stays.
      */
     RPC_KEPT_BYTES = 128 << 20,
+    /* rpc/: how late a call whose time is up may end as it asks why its peer is not there: 100
+     * times what a connection within a host takes. */
+    RPC_REACH_MS = 100,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,
 };

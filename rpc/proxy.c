@@ -110,8 +110,7 @@ static bool proxy_check_deadlines(struct proxy_call *call)
 {
     if (deadline_passed(call->deadline, &clock_monotonic)) {
         call->deadline = call->connect_by = DEADLINE_NEVER;
-        grpc_call_cancel_with_status(call->call, GRPC_STATUS_DEADLINE_EXCEEDED,
-                                     "took longer than its deadline", NULL);
+        rpc_channel_end_late(call->proxy->channel, call->call);
         return true;
     }
     if (deadline_passed(call->connect_by, &clock_monotonic)) {

@@ -89,8 +89,7 @@ static bool stream_check_deadlines(struct remote_stream *stream)
 {
     if (deadline_passed(stream->deadline, &clock_monotonic)) {
         stream->deadline = stream->connect_by = DEADLINE_NEVER;
-        grpc_call_cancel_with_status(stream->call, GRPC_STATUS_DEADLINE_EXCEEDED,
-                                     "took longer than its deadline", NULL);
+        rpc_channel_end_late(stream->base.channel, stream->call);
         return true;
     }
     if (deadline_passed(stream->connect_by, &clock_monotonic)) {

@@ -280,7 +280,9 @@ TRP_API void trp_server_call_finish(trp_server_call *call, trp_status status, co
 typedef struct trp_channel trp_channel;
 
 typedef struct {
-    int64_t connect_timeout_ms; /* 0: 60 000. Bound of the wait for a peer that is not up yet */
+    /* 0: 60 000. Bound of the wait for a peer that is not up yet, or away; a call's own deadline
+     * may pass first. Both end it with why nobody could be connected to. */
+    int64_t connect_timeout_ms;
     bool fail_fast;             /* do not wait for the peer: UNAVAILABLE at once */
     uint64_t max_message_bytes; /* both directions; 0: no limit */
     const char *name; /* who calls, for who looks at the server; NULL: the program's name */

@@ -70,9 +70,6 @@ trp_status unary_call(trp_channel *channel, const char *name, trp_message *reque
     TRP_TRY(unary_start(&stream, channel, name, request, timeout_ms));
     trp_status status = unary_finish(stream, -1, &done, reply);
     trp_stream_destroy(stream);
-    if (status == TRP_DEADLINE_EXCEEDED)
-        return trp_fail(status, "%s at %s was not answered in time", name,
-                        trp_channel_address(channel));
     return status;
 }
 

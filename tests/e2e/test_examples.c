@@ -384,6 +384,21 @@ static void the_replay_client_inserts_samples_and_updates(void **state)
     assert_file_contains(&desk->at, "out", "1 of "); /* 4999 had priority 1 */
 }
 
+static void the_replay_client_says_soon_that_nobody_listens(void **state)
+{
+    struct desk *desk = *state;
+    char *address = xasprintf("unix:%s/nobody", desk->at.dir);
+    const char *argv[] = {REPLAY_CLIENT, address, NULL};
+    int64_t began_ns = clock_now_ns(&clock_monotonic);
+    assert_int_equal(scene_run(&desk->at, argv), 1);
+    assert_true(clock_now_ns(&clock_monotonic) - began_ns < 20 * INT64_C(1000000000)); /* not 30 */
+    char *words =
+        xasprintf("at %s: the peer did not come up within 3000 ms: No such file", address);
+    assert_last_line(&desk->at, "err", words);
+    free(words);
+    free(address);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
 
 int main(void)
@@ -396,6 +411,8 @@ int main(void)
         TEST(threads_and_processes_run_the_same_nodes),
         TEST(catch_is_learned_and_can_be_evaluated),
         cmocka_unit_test_setup_teardown(the_replay_client_inserts_samples_and_updates, desk_setup,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(the_replay_client_says_soon_that_nobody_listens, desk_setup,
                                         desk_teardown),
         TEST(eval_refuses_what_is_no_parameters),
         TEST(words_that_nobody_reads_are_refused_by_name),

@@ -673,8 +673,25 @@ static void a_peer_that_never_comes_up_is_unavailable(void **state)
         assert_int_equal(call_number(service, "Increment", 1, NULL, NULL), TRP_UNAVAILABLE);
         assert_non_null(strstr(trp_last_error(), "/troupe.test.Test/Increment"));
         assert_non_null(strstr(trp_last_error(), "unix:/tmp/troupe-nobody/s"));
+        if (!fail_fast)
+            assert_non_null(strstr(trp_last_error(), "No such file or directory"));
         trp_channel_destroy(channel);
     }
+}
+
+/* Its own deadline comes before that of the connection. */
+static void a_late_call_says_that_nobody_listens(void **state)
+{
+    (void)state;
+    trp_channel *channel;
+    ProtobufCService *service;
+    trp_call_options soon = {.timeout_ms = 100};
+    assert_int_equal(trp_channel_create(&channel, "unix:/tmp/troupe-nobody/s", NULL), TRP_OK);
+    assert_int_equal(trp_channel_service(channel, &troupe__test__test__descriptor, &service),
+                     TRP_OK);
+    assert_int_equal(call_number(service, "Increment", 1, NULL, &soon), TRP_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(trp_last_error(), "/s: took longer than its deadline: No such file or"));
+    trp_channel_destroy(channel);
 }
 
 static void keep_value(const number *reply, void *data)
@@ -769,6 +786,7 @@ int main(void)
         cmocka_unit_test(a_server_stops_while_calls_run),
         cmocka_unit_test(a_request_over_the_limit_is_refused),
         cmocka_unit_test(a_peer_that_never_comes_up_is_unavailable),
+        cmocka_unit_test(a_late_call_says_that_nobody_listens),
         cmocka_unit_test(a_generated_stub_works_on_a_proxy),
         cmocka_unit_test(a_channel_has_one_proxy_per_service),
         cmocka_unit_test(an_object_in_no_server_can_be_called),

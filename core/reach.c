@@ -1,8 +1,8 @@
 /* Problem: a channel keeps trying until its time is up, and then knows only that it did not come
- * up; whoever typed an address wants to know what is wrong with it, and at once. Design: a
- * connection of our own, tried before the channel's, on each address of the host. Guarantee: it
- * ends within the time given, apart from the resolver's own bound. */
-#include "reach.h"
+ * up; whoever typed an address wants to know what is wrong with it. Design: a connection of our
+ * own, beside the channel's, to each address of the host. Guarantee: it ends within the time given,
+ * apart from the resolver's own bound, and changes no last error. */
+#include "core/reach.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -38,33 +38,33 @@ static int connect_within(int family, const struct sockaddr *to, socklen_t size,
     return error;
 }
 
-static trp_status refused(const char *address, int error, int timeout_ms)
+/* Words for an errno; NULL for 0. */
+static char *refusal_words(int error, int timeout_ms)
 {
     if (error == ECONNREFUSED)
-        return trp_fail(TRP_UNAVAILABLE, "%s: connection refused: no server listens there",
-                        address);
+        return xstrdup("connection refused: no server listens there");
     if (error == ETIMEDOUT)
-        return trp_fail(TRP_UNAVAILABLE, "%s: no answer in %g s", address, timeout_ms / 1000.0);
-    return trp_fail(TRP_UNAVAILABLE, "%s: %s", address, strerror(error));
+        return xasprintf("no answer in %g s", timeout_ms / 1000.0);
+    return error ? xstrdup(strerror(error)) : NULL;
 }
 
-static trp_status reach_unix(const char *address, const char *path, int timeout_ms)
+static char *reach_unix(const char *path, int timeout_ms)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
     int error = connect_within(AF_UNIX, (const struct sockaddr *)&to, sizeof to, timeout_ms);
     if (error == EAGAIN) /* it listens, and many wait */
         error = 0;
-    return error ? refused(address, error, timeout_ms) : TRP_OK;
+    return refusal_words(error, timeout_ms);
 }
 
-trp_status reach(const char *address, int timeout_ms)
+char *reach(const char *address, int timeout_ms)
 {
     if (address_is_unix(address))
-        return reach_unix(address, address + 5, timeout_ms);
+        return reach_unix(address + 5, timeout_ms);
     const char *colon = strrchr(address, ':');
     if (!colon)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s: an address looks like HOST:PORT", address);
+        return xstrdup("an address looks like HOST:PORT");
     bool brackets = address[0] == '[' && colon > address && colon[-1] == ']';
     char *host = xasprintf("%.*s", (int)(colon - address) - 2 * brackets, address + brackets);
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -72,14 +72,14 @@ trp_status reach(const char *address, int timeout_ms)
     int rc = getaddrinfo(host, colon + 1, &hints, &found), error = 0;
     free(host);
     if (rc == EAI_NONAME || rc == EAI_NODATA)
-        return trp_fail(TRP_UNAVAILABLE, "%s: no such host", address);
+        return xstrdup("no such host");
     if (rc != 0)
-        return trp_fail(TRP_UNAVAILABLE, "%s: %s", address, gai_strerror(rc));
+        return xstrdup(gai_strerror(rc));
     for (const struct addrinfo *each = found; each; each = each->ai_next) {
         error = connect_within(each->ai_family, each->ai_addr, each->ai_addrlen, timeout_ms);
         if (error == 0)
             break;
     }
     freeaddrinfo(found);
-    return error ? refused(address, error, timeout_ms) : TRP_OK;
+    return refusal_words(error, timeout_ms);
 }

@@ -5,10 +5,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "core/alloc.h"
+#include "core/buffer.h"
 #include "core/printable.h"
+#include "core/words.h"
 #include "devices.h"
 #include "npz.h"
 #include "places.h"
@@ -25,6 +28,43 @@ static const struct node_group *find_acting(const trp_program *program)
             actors = group;
     }
     return actors;
+}
+
+/* Whether prepare_play() has another policy, environment or device by this word of --set. */
+static bool eval_reads(const struct node_group *acting, const char *word)
+{
+    static const char *const prefixes[] = {"agent.", "env=", "device=", "gpus="};
+    size_t length = strlen(acting->name);
+    if (strncmp(word, "agent.", strlen("agent.")) == 0)
+        return true;
+    if (strncmp(word, acting->name, length) != 0 || word[length] != '.')
+        return false;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(word + length + 1, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+static void append_flag(struct buffer *text, const char *name, const char *value)
+{
+    char *word = shell_word(value), *flag = xasprintf(" --%s=%s", name, word);
+    buffer_append(text, text_bytes(flag));
+    free(flag);
+    free(word);
+}
+
+char *eval_settings(const trp_program *program, const struct launch_options *options)
+{
+    const struct node_group *acting = find_acting(program);
+    struct buffer text = {0};
+    if (!acting)
+        return NULL;
+    if (options->config)
+        append_flag(&text, "config", options->config);
+    for (size_t i = 0; i < options->set_count; i++)
+        if (eval_reads(acting, options->sets[i]))
+            append_flag(&text, "set", options->sets[i]);
+    return buffer_text(&text);
 }
 
 /* The statistics in the file, if the environment has wrappers that use some. */

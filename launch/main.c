@@ -17,19 +17,33 @@
 #include "run.h"
 #include "settings.h"
 
+/* Messages of config.h begin with the path. */
+static trp_status config_failed(trp_status status)
+{
+    return trp_fail(status, "--config=%s", trp_last_error());
+}
+
+/* What the file says of how to launch; a child is told that by flags. */
+static trp_status take_config(struct config *config, struct launch_options *options,
+                              const char *program)
+{
+    trp_status status = config_read(config, options->config, program);
+    if (status == TRP_OK && !options->node)
+        status = config_launch(config, options);
+    return status == TRP_OK ? TRP_OK : config_failed(status);
+}
+
 /* The user's build, what files and flags change of it, then our checks. A child is given all that
  * in the run's config.json. */
 static trp_status make_graph(trp_program *program, struct launch_options *options,
                              struct config *config, trp_build build)
 {
-    if (options->config) {
-        TRP_TRY(config_read(config, options->config, program->name));
-        if (!options->node)
-            TRP_TRY(config_launch(config, options));
-    }
+    if (options->config)
+        TRP_TRY(take_config(config, options, program->name));
     TRP_TRY(build(program, options->build_argc, options->build_argv));
-    if (config->json && !program->error)
-        TRP_TRY(config_apply(config, program));
+    trp_status status = config->json && !program->error ? config_apply(config, program) : TRP_OK;
+    if (status != TRP_OK)
+        return config_failed(status);
     if (!program->error)
         TRP_TRY(launch_options_apply(options, program));
     return program_check(program);

@@ -305,14 +305,10 @@ static void remember(struct launch_options *options, int key, const char *text)
     while (option->key != key)
         option++;
     char *value = text ? shell_word(text) : NULL;
-    bool setting = key == KEY_SET || key == KEY_CONFIG;
-    char **texts[] = {&options->flags, setting ? &options->settings : NULL};
-    for (size_t i = 0; i < 2 && texts[i]; i++) {
-        char *longer = xasprintf("%s --%s%s%s", *texts[i] ? *texts[i] : "", option->name,
-                                 value ? "=" : "", value ? value : "");
-        free(*texts[i]);
-        *texts[i] = longer;
-    }
+    char *longer = xasprintf("%s --%s%s%s", options->flags ? options->flags : "", option->name,
+                             value ? "=" : "", value ? value : "");
+    free(options->flags);
+    options->flags = longer;
     free(value);
 }
 
@@ -424,10 +420,9 @@ void launch_options_cleanup(struct launch_options *options)
 {
     free(options->build_argv);
     free(options->flags);
-    free(options->settings);
     free(options->sets);
     options->build_argv = NULL;
-    options->flags = options->settings = NULL;
+    options->flags = NULL;
     options->sets = NULL;
 }
 

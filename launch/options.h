@@ -52,7 +52,6 @@ struct launch_options {
     int build_argc;
     char **build_argv; /* freed by launch_options_cleanup() */
     char *flags;       /* " --max-steps=5 ...": what a resume has to repeat; NULL: none. Ours */
-    char *settings;    /* of them --config and --set, which eval has to repeat */
     int stopped_at;    /* what argp would have read next. Ours */
 };
 

@@ -59,6 +59,36 @@ bool restart_node(struct run *run, struct run_node *node)
     return true;
 }
 
+/* Runs, or has ended as it should, and written what it knew. */
+static bool member_saves(const struct run_node *node)
+{
+    return node->running || (!node->paused && !node->failed && node->excused == node->restarts);
+}
+
+/* Whether a learner, which does not begin again as the program stops, was the last one that could
+ * save what its group has learned. */
+static bool is_last_learner(struct run *run, const struct run_node *node)
+{
+    if (node->group->kind != NODE_LEARNER || run->kill_all)
+        return false;
+    for (uint32_t index = 0; index < node->group->count; index++) {
+        const struct run_node *other = run_node(run, node->group, index);
+        if (other != node && member_saves(other))
+            return false;
+    }
+    return true;
+}
+
+/* Its failure was excused as it was to begin again. */
+static void fail_unsaved(struct run *run, struct run_node *node)
+{
+    char *words = xasprintf("the last checkpoint was not written: it was about to begin again when "
+                            "the program stopped, as it had failed: %s",
+                            node->excuse);
+    run_node_failed(run, node, TRP_INTERNAL, words);
+    free(words);
+}
+
 /* In a stop: a server, of which learners, who stop before it, save what was learned. */
 static bool is_missed(const struct run *run, const struct run_node *node)
 {
@@ -75,7 +105,10 @@ void restarts_tick(struct run *run)
             continue;
         node->paused = false;
         run->paused--;
-        if ((run->phase == RUNNING || is_missed(run, node)) && !restart_now(run, node))
+        bool begins = run->phase == RUNNING || is_missed(run, node);
+        if (begins && !restart_now(run, node))
             run_node_is_gone(run, node);
+        if (!begins && is_last_learner(run, node))
+            fail_unsaved(run, node);
     }
 }

@@ -160,7 +160,7 @@ void run_node_is_gone(struct run *run, struct run_node *node)
     if (!fails)
         return;
     const struct run_node *first = run_first_failure(run); /* its process may still be there */
-    if (run->phase == RUNNING)
+    if (run->phase == RUNNING && run->running + run->paused > 0)
         output_print(run->output, STDERR_FILENO,
                      "%s: %s failed: %s: stopping the others; what they say of it is in %s/logs",
                      run->program->name, first->name, first->failure, run->dir.shown_path);

@@ -201,7 +201,7 @@ const char *restart_plan(struct run_node *node, char words[RESTART_WORDS_BYTES])
 bool restart_node(struct run *run, struct run_node *node);
 
 /* Begins those whose pause is over. A stop is the end of all pauses: then only servers that others
- * need begin once more. */
+ * need begin once more, and learners have failed if none of their group saves what it learned. */
 void restarts_tick(struct run *run);
 
 /* ---- link.c ------------------------------------------------------------------------------ */

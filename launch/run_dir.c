@@ -18,6 +18,8 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/file.h"
+#include "core/status.h"
+#include "core/words.h"
 #include "config.h"
 #include "limits.h"
 #include "orphans.h"
@@ -256,6 +258,54 @@ static trp_status make_socket_dir(struct run_dir *dir, const trp_program *progra
 
 /* ---- config ------------------------------------------------------------------------------ */
 
+/* The newest run of `program` that has its name there; NULL: there is none. Caller frees. */
+static char *newest_run_of(const char *program)
+{
+    DIR *entries = opendir(runs_dir());
+    const struct dirent *entry;
+    struct stat info;
+    int64_t newest_ns = 0;
+    size_t length = strlen(program);
+    char *newest = NULL;
+    while (entries && (entry = readdir(entries))) {
+        if (strncmp(entry->d_name, program, length) != 0 || entry->d_name[length] != '-')
+            continue;
+        struct config config;
+        char *dir = xasprintf("%s/%s", runs_dir(), entry->d_name);
+        char *path = xasprintf("%s/" RUN_CONFIG, dir);
+        bool fits = config_read(&config, path, program) == TRP_OK && stat(path, &info) == 0;
+        int64_t ns = fits ? info.st_mtim.tv_sec * INT64_C(1000000000) + info.st_mtim.tv_nsec : 0;
+        config_cleanup(&config);
+        free(path);
+        if (ns > newest_ns) {
+            free(newest);
+            newest = dir;
+            newest_ns = ns;
+        } else {
+            free(dir);
+        }
+    }
+    if (entries)
+        closedir(entries);
+    return newest;
+}
+
+/* The latest run may be any program's. */
+static trp_status other_program(const char *program)
+{
+    char *kept = error_keep(), *newest = newest_run_of(program);
+    char *dir = newest ? shell_word(newest) : NULL;
+    if (dir)
+        trp_fail(TRP_FAILED_PRECONDITION, "%s: --resume=%s names the newest run of '%s'", kept, dir,
+                 program);
+    else
+        trp_fail(TRP_FAILED_PRECONDITION, "%s: --resume=DIR names another run", kept);
+    free(dir);
+    free(newest);
+    free(kept);
+    return TRP_FAILED_PRECONDITION;
+}
+
 /* Checks that the run in `dir` may go on as this program and takes over its seed; this life is the
  * next one. */
 static trp_status read_config(struct run_dir *dir, struct launch_options *options,
@@ -267,8 +317,8 @@ static trp_status read_config(struct run_dir *dir, struct launch_options *option
     if (status == TRP_NOT_FOUND)
         status = trp_fail(TRP_NOT_FOUND, "%s: there is no run to resume (%s)", dir->path,
                           trp_last_error());
-    else if (status == TRP_FAILED_PRECONDITION) /* the latest run may be any program's */
-        status = trp_fail(status, "%s: --resume=DIR names another run", trp_last_error());
+    else if (status == TRP_FAILED_PRECONDITION)
+        status = other_program(program->name);
     if (status == TRP_OK && !options->seed_set)
         status = config_u64(&config, "seed", &options->seed);
     if (status == TRP_OK)

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/words.h"
+#include "eval.h"
 #include "run.h"
 #include "limits.h"
 
@@ -102,9 +103,12 @@ static void print_params(const struct run *run, int fd)
         return;
     char *arguments = launch_options_arguments(run->options), *file = shell_word(path);
     char *program = launch_options_program(run->options);
+    char *settings = eval_settings(run->program, run->options);
     output_print(run->output, fd, "  parameters:     %s", path);
-    output_print(run->output, fd, "  try them:       %s eval --params=%s%s%s", program, file,
-                 run->options->settings ? run->options->settings : "", arguments);
+    if (settings)
+        output_print(run->output, fd, "  try them:       %s eval --params=%s%s%s", program, file,
+                     settings, arguments);
+    free(settings);
     free(program);
     free(file);
     free(arguments);

@@ -324,6 +324,13 @@ static bool is_process_of(const char *node)
     return size > 0 && memmem(text, (size_t)size, flag, strlen(flag) + 1);
 }
 
+static trp_status fail_alone(trp_context *context, const void *arg)
+{
+    (void)context;
+    (void)arg;
+    return trp_fail(TRP_INTERNAL, "it ate its own homework");
+}
+
 /* Two groups of actors and two evaluators around one learner; the second evaluator's target is one
  * that everybody reaches, the first one's nobody. */
 static trp_status build_groups(trp_program *program, bool targets)
@@ -353,6 +360,10 @@ static trp_status build(trp_program *program, int argc, char **argv)
         return build_groups(program, is("targets"));
     if (is("learners"))
         return build_learners(program);
+    if (is("alone")) {
+        trp_add_node(program, "user", &(trp_node_options){.run = fail_alone});
+        return TRP_OK;
+    }
     if (is("waits_for_late") && is_process_of("base/0"))
         pause();
     if (is("reads_none"))

@@ -87,7 +87,7 @@ static void the_agents_options_are_set_in_threads_and_processes(void **state)
         assert_file_contains(scene, "out", "20 learner steps done");
         assert_file_contains(scene, config, "\"hidden\":\t[4, 4]");
         assert_file_contains(scene, config, "\"envs\":\t2");
-        assert_file_contains(scene, "out", " --set=agent.hidden=4,4 --set=learner.max_steps=20 ");
+        assert_file_contains(scene, "out", ".safetensors --set=agent.hidden=4,4 --set=agent.");
         free(config);
         free(dir);
     }
@@ -115,11 +115,12 @@ static void wrong_settings_are_one_line_and_status_2(void **state)
         {"--set=learner.agent.replay_size=10", "coin: the agent of learner 'learner': dqn: min"},
         {"--set=actor.env=Nowhere",
          "coin: actor 'actor': no environment 'Nowhere'; there are: CartPole-v1 Catch "},
-        {"--config=nowhere.json", "coin: nowhere.json: No such file or directory"},
-        {"--config=.", "coin: .: Is a directory"},
+        {"--config=nowhere.json", "coin: --config=nowhere.json: No such file or directory"},
+        {"--config=.", "coin: --config=.: Is a directory"},
         {"--config=other.json",
          "other.json: the configuration of a run of program 'catch', not of 'coin'"},
-        {"--config=seed.json", "seed.json: seed is something else, must be a whole number"},
+        {"--config=seed.json",
+         "--config=seed.json: seed is something else, must be a whole number"},
         {"--config=mode.json", "mode.json: launch is something else, must be processes or threads"},
     };
     write_file(scene, "other.json", "{\"name\": \"catch\", \"options\": {}}");

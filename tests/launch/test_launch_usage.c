@@ -116,6 +116,50 @@ static void the_latest_run_is_known_wherever_it_is(void **state)
     assert_file_contains(scene, "out", "seed 77, resumed, in run");
 }
 
+/* Where the run was that has just ended; caller frees. */
+static char *run_directory(const struct scene *scene)
+{
+    char *text = scene_read(scene, "out"), *at = strstr(text, "  run directory:  ");
+    assert_non_null(at);
+    at += strlen("  run directory:  ");
+    char *dir = xasprintf("%.*s", (int)strcspn(at, "\n"), at);
+    free(text);
+    return dir;
+}
+
+/* The runs of the program itself are named, newest first. */
+static void the_latest_run_may_be_of_another_program(void **state)
+{
+    struct scene *scene = *state;
+    const char *first[] = {LAUNCH_PROGRAM, "--", "done", NULL};
+    const char *resume[] = {LAUNCH_PROGRAM, "--resume", "--", "done", NULL};
+    const char *other[] = {"/bin/sh", "-c",
+                           "mkdir runs/other && ln -sfn other runs/latest && "
+                           "echo '{\"name\": \"other\", \"options\": {}}' >runs/other/config.json",
+                           NULL};
+    char *dirs[2];
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(scene_run(scene, first), 0);
+        dirs[i] = run_directory(scene);
+    }
+    assert_int_equal(scene_run(scene, other), 0);
+    for (size_t i = 2; i-- > 0;) {
+        char *words = xasprintf("a run of program 'other', not of 'launch_program': --resume=%s "
+                                "names the newest run of 'launch_program'",
+                                dirs[i]);
+        char *path = scene_path(scene, dirs[i]), *away = scene_path(scene, i ? "one" : "two");
+        assert_int_equal(scene_run(scene, resume), 2);
+        assert_last_line(scene, "err", words);
+        assert_int_equal(rename(path, away), 0);
+        free(away);
+        free(path);
+        free(words);
+        free(dirs[i]);
+    }
+    assert_int_equal(scene_run(scene, resume), 2);
+    assert_last_line(scene, "err", "not of 'launch_program': --resume=DIR names another run");
+}
+
 static void a_given_directory_makes_no_other(void **state)
 {
     struct scene *scene = *state;
@@ -172,6 +216,19 @@ static void the_hint_after_a_stop_or_failure_repeats_the_run(void **state)
         assert_string_equal(same, command);
         free(same);
         free(command);
+    }
+}
+
+static void who_fails_alone_stops_no_others(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        assert_int_equal(run_scenario(scene, "alone", launch_modes[i]), 1);
+        assert_last_line(scene, "err", "failed: user/0: it ate its own homework; log: ");
+        char *text = scene_read(scene, "err");
+        assert_null(strstr(text, "the others"));
+        free(text);
     }
 }
 
@@ -365,8 +422,10 @@ int main(void)
         TEST(nothing_to_resume_is_wrong_usage),
         TEST(a_run_without_a_directory_gets_a_new_one),
         TEST(the_latest_run_is_known_wherever_it_is),
+        TEST(the_latest_run_may_be_of_another_program),
         TEST(a_given_directory_makes_no_other),
         TEST(the_hint_after_a_stop_or_failure_repeats_the_run),
+        TEST(who_fails_alone_stops_no_others),
         TEST(too_few_descriptors_are_an_error_with_numbers),
         TEST(files_that_may_not_grow_do_not_end_a_run),
         TEST(wrong_usage_is_one_line_and_status_2),

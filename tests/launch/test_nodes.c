@@ -345,6 +345,34 @@ static void printed_commands_can_be_pasted_into_a_shell(void **state)
     free(dir);
 }
 
+/* The policy is that of an agent, and none of the learner. */
+static void the_command_that_tries_parameters_sets_what_is_tried_only(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM,
+                          "--run-dir=run",
+                          "--target-return=0.9",
+                          "--set=learner.checkpoint_every_s=7",
+                          "--set=agent.hidden=24",
+                          "--set=evaluator.episodes=50",
+                          "--set=evaluator.device=ref",
+                          "--",
+                          "plays",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    char *text = scene_read(scene, "out"), *command = strstr(text, "  try them:       ");
+    assert_non_null(command);
+    command += strlen("  try them:       ");
+    command[strcspn(command, "\n")] = '\0';
+    char *tail = strstr(command, " eval ");
+    assert_non_null(tail);
+    assert_string_equal(tail, " eval --params=run/params.safetensors --set=agent.hidden=24 "
+                              "--set=evaluator.device=ref -- plays");
+    const char *again[] = {"/bin/sh", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, again), 0);
+    free(text);
+}
+
 /* Every line of a node's log begins with a time. */
 static void assert_stamped(const struct scene *scene, const char *log)
 {
@@ -502,6 +530,7 @@ int main(void)
         TEST(gaia_has_sockets_where_paths_are_nearly_too_long),
         TEST(nobody_leaves_a_socket_behind),
         TEST(printed_commands_can_be_pasted_into_a_shell),
+        TEST(the_command_that_tries_parameters_sets_what_is_tried_only),
         TEST(a_log_tells_when_its_node_began_served_and_ended),
         TEST(a_log_that_grows_is_cut_while_its_node_runs),
         TEST(groups_of_the_same_kind_draw_numbers_of_their_own),

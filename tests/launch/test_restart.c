@@ -79,6 +79,7 @@ static int setup(void **state)
     strcpy(scene->dir, "/tmp/test_restart.XXXXXX");
     assert_non_null(mkdtemp(scene->dir));
     scene->options.grace_seconds = 20;
+    scene->options.program = "actors";
     run_init(run, actors_and_learners(), &scene->options);
     assert_int_equal(program_check(run->program), TRP_OK);
     run->target = &nothing;
@@ -221,6 +222,43 @@ static void a_server_that_pauses_is_killed_with_the_others(void **state)
     assert_int_equal(scene->run.paused, 0);
 }
 
+/* Learners fail twice, and the program is stopped while they pause. */
+static void stop_in_pauses(struct scene *scene, uint32_t pausing)
+{
+    struct run *run = &scene->run;
+    assert_int_equal(gangs_create(run), TRP_OK);
+    while (scene->node->group->kind != NODE_LEARNER || scene->node->index > 0)
+        scene->node--;
+    for (uint32_t i = 0; i < 2; i++)
+        run_node_started(run, scene->node + i, getpid());
+    for (uint32_t i = 0; i < 2 * pausing; i++)
+        run_node_ended(run, scene->node + i % pausing, "it broke");
+    assert_int_equal(run->paused, pausing);
+    run_stop(run, true, "the time is over");
+}
+
+static void a_stop_while_all_learners_pause_has_no_last_checkpoint(void **state)
+{
+    struct scene *scene = *state;
+    stop_in_pauses(scene, 2);
+    restarts_tick(&scene->run);
+    const struct run_node *first = run_first_failure(&scene->run);
+    assert_ptr_equal(first, scene->node);
+    assert_string_equal(first->failure,
+                        "the last checkpoint was not written: it was about to begin again when the "
+                        "program stopped, as it had failed: it broke");
+    assert_int_equal(summary_print(&scene->run), 1);
+}
+
+static void a_learner_that_goes_on_writes_the_last_checkpoint(void **state)
+{
+    struct scene *scene = *state;
+    stop_in_pauses(scene, 1);
+    restarts_tick(&scene->run);
+    assert_int_equal(scene->run.paused, 0);
+    assert_null(run_first_failure(&scene->run));
+}
+
 static void who_cannot_be_started_again_fails_of_that(void **state)
 {
     struct scene *scene = *state;
@@ -269,6 +307,8 @@ int main(void)
         TEST(a_stop_ends_a_pause_and_nothing_begins),
         TEST(a_stop_begins_a_server_that_pauses),
         TEST(a_server_that_pauses_is_killed_with_the_others),
+        TEST(a_stop_while_all_learners_pause_has_no_last_checkpoint),
+        TEST(a_learner_that_goes_on_writes_the_last_checkpoint),
         TEST(who_cannot_be_started_again_fails_of_that),
         TEST(a_learner_that_cannot_be_started_again_is_told_of),
     };

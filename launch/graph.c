@@ -494,23 +494,6 @@ static trp_status check_batches(const struct node_group *group)
                     envs ? " and .envs" : "");
 }
 
-static trp_status check_compression(const struct node_group *group)
-{
-    const trp_learner_options *options = &group->options.learner;
-    const char *why = NULL;
-    if (options->compression == TRP_COMPRESSION_NONE)
-        return TRP_OK;
-    if (options->mode == TRP_LEARNERS_SHARDED || options->mode == TRP_LEARNERS_HOGWILD ||
-        options->mode == TRP_LEARNERS_DOGWILD || options->mode == TRP_LEARNERS_GAIA ||
-        options->mode == TRP_LEARNERS_GOSSIP)
-        why = ".compression is set, which the modes synchronous, local_sgd and server have";
-    if (options->mode == TRP_LEARNERS_SERVER && options->compression == TRP_COMPRESSION_POWERSGD)
-        why = ".compression is powersgd, which the mode server has not: factors are of a sum";
-    if (options->mode == TRP_LEARNERS_LOCAL_SGD && options->compression_momentum > 0)
-        why = ".compression_momentum is set, which the mode local_sgd has not";
-    return why ? trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': %s", group->name, why) : TRP_OK;
-}
-
 static trp_status check_strength(const struct node_group *group)
 {
     const trp_learner_options *options = &group->options.learner;
@@ -568,7 +551,7 @@ static trp_status check_group(const struct node_group *group)
     if (group->kind == NODE_LEARNER) {
         TRP_TRY(check_batches(group));
         TRP_TRY(check_strength(group));
-        TRP_TRY(check_compression(group));
+        TRP_TRY(learner_check_mode(group));
         TRP_TRY(check_server(group));
         TRP_TRY(check_sites(group));
     }

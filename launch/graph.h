@@ -62,6 +62,9 @@ trp_program *program_keep(trp_program *program);
  * environments of replays and learners. */
 TRP_MUST_USE trp_status program_check(trp_program *program);
 
+/* Whether a mode has what its learners are to have: the table of learner/modes/mode.c. */
+TRP_MUST_USE trp_status learner_check_mode(const struct node_group *group);
+
 /* The part of it that is about how learners learn. */
 TRP_MUST_USE trp_status learner_check(const trp_program *program, const struct node_group *group);
 

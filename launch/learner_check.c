@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/learner.h>
 #include "core/alloc.h"
 #include "core/option_table.h"
 #include "core/words.h"
@@ -14,77 +15,59 @@
 /* As text; caller frees. NULL: the agent has no such option. */
 static char *agent_option(const trp_agent *agent, const char *name)
 {
-    const trp_option_table *table = agent->impl->options;
+    const trp_option_table *table = agent->impl ? agent->impl->options : NULL;
     const trp_option *option = table ? option_find(table, name) : NULL;
     return option ? option_value(option, &agent->options) : NULL;
 }
 
-static trp_status check_optimizer_fits(const trp_program *program, const struct node_group *group)
+/* Of its momentum, and of agents without such an option, the learner finds out. */
+static const trp_optimizer *agent_optimizer(const trp_agent *agent, trp_optimizer *optimizer)
+{
+    char *name = agent_option(agent, "optimizer");
+    uint32_t kind = 0;
+    while (name && kind < TRP_OPTIMIZER_KINDS &&
+           strcmp(name, trp_optimizer_name((trp_optimizer_kind)kind)) != 0)
+        kind++;
+    bool known = name && kind < TRP_OPTIMIZER_KINDS;
+    if (known)
+        *optimizer = (trp_optimizer){.kind = (trp_optimizer_kind)kind};
+    free(name);
+    return known ? optimizer : NULL;
+}
+
+static const char *learner_choice(const struct node_group *group, const char *name, uint32_t choice)
+{
+    return option_find(group->table, name)->choices[choice];
+}
+
+trp_status learner_check_mode(const struct node_group *group)
 {
     const trp_learner_options *options = &group->options.learner;
-    const struct node_group *server = program_group(program, options->server);
-    bool dynsgd = server && server->options.server.rule == TRP_SERVER_DYNSGD;
-    bool cuts = server || (options->mode == TRP_LEARNERS_SHARDED && group_is_gang(group));
-    char *optimizer = agent_option(&group->agent, "optimizer");
-    trp_status status = TRP_OK;
-    if (optimizer && cuts && strcmp(optimizer, "lamb") == 0)
-        status = trp_fail(TRP_INVALID_ARGUMENT,
-                          "learner '%s': the optimizer lamb steps whole tensors, and with the mode "
-                          "%s each has a range: use another one",
-                          group->name, server ? "server" : "sharded");
-    else if (optimizer && dynsgd && strcmp(optimizer, "sgd") != 0)
-        status = trp_fail(TRP_INVALID_ARGUMENT,
-                          "learner '%s': the rule dynsgd of server '%s' takes steps back, which %s "
-                          "cannot: use sgd",
-                          group->name, server->name, optimizer);
-    free(optimizer);
-    return status;
+    trp_optimizer optimizer;
+    const trp_learner_mode_use use = {
+        .mode = learner_choice(group, "mode", options->mode),
+        .alone = !group_is_gang(group),
+        .device = devices_name_gpu(group) ? devices_name(group) : NULL,
+        .optimizer = agent_optimizer(&group->agent, &optimizer),
+        .compression = {.kind = learner_choice(group, "compression", options->compression),
+                        .momentum = options->compression_momentum}};
+    trp_status status = trp_learner_mode_check(&use);
+    return status == TRP_OK ? TRP_OK
+                            : trp_fail(status, "learner '%s': %s", group->name, trp_last_error());
 }
 
-static bool shares_by_steps(const struct node_group *group)
-{
-    uint32_t mode = group->options.learner.mode;
-    return group_is_gang(group) && (mode == TRP_LEARNERS_HOGWILD || mode == TRP_LEARNERS_DOGWILD);
-}
-
-/* As the modes themselves refuse them, who know of momentum, too. */
-static trp_status check_mode_fits(const struct node_group *group)
-{
-    const trp_learner_options *options = &group->options.learner;
-    const char *mode = option_find(group->table, "mode")->choices[options->mode];
-    bool shares = shares_by_steps(group);
-    bool on_hosts = shares || options->server.id != 0 ||
-                    (options->mode == TRP_LEARNERS_GAIA && group_is_gang(group));
-    if (on_hosts && devices_name_gpu(group))
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner '%s': .device is %s, and learners of the mode %s keep their "
-                        "parameters in memory of hosts: use cpu",
-                        group->name, devices_name(group), mode);
-    char *optimizer = shares ? agent_option(&group->agent, "optimizer") : NULL;
-    trp_status status = TRP_OK;
-    if (optimizer && strcmp(optimizer, "sgd") != 0 && strcmp(optimizer, "rmsprop") != 0 &&
-        strcmp(optimizer, "adam") != 0)
-        status = trp_fail(TRP_INVALID_ARGUMENT,
-                          "learner '%s': the optimizer is %s, and the mode %s has rmsprop, adam, "
-                          "and sgd without momentum",
-                          group->name, optimizer, mode);
-    free(optimizer);
-    return status;
-}
-
-/* The hosts of learners and idle ones have a server each. */
 static trp_status check_servers_fit(const trp_program *program, const struct node_group *group)
 {
     const struct node_group *servers = program_group(program, group->options.learner.server);
-    uint32_t idle = servers ? servers->options.server.idle_hosts : 0;
-    if (idle == 0 || (idle <= group->count && servers->count == group->count + idle))
+    trp_optimizer optimizer;
+    if (!servers)
         return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "learner '%s': %u learner%s, %u server%s and %s.idle_hosts=%u do not go "
-                    "together: there is one server for each learner and each idle host, and no "
-                    "more idle hosts than learners",
-                    group->name, group->count, plural(group->count), servers->count,
-                    plural(servers->count), servers->name, idle);
+    trp_status status =
+        trp_parameter_server_check(&servers->options.server, servers->count, group->count,
+                                   agent_optimizer(&group->agent, &optimizer));
+    return status == TRP_OK ? TRP_OK
+                            : trp_fail(status, "learner '%s' at '%s': %s", group->name,
+                                       servers->name, trp_last_error());
 }
 
 /* ---- actors that wait for the version of their items ----------------------------------------- */
@@ -148,8 +131,6 @@ trp_status learner_check(const trp_program *program, const struct node_group *gr
 {
     if (group->kind != NODE_LEARNER || !group->agent.impl)
         return TRP_OK;
-    TRP_TRY(check_optimizer_fits(program, group));
-    TRP_TRY(check_mode_fits(group));
     TRP_TRY(check_servers_fit(program, group));
     return check_waits(program, group);
 }

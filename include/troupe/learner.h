@@ -96,6 +96,19 @@ typedef struct {
         *servers; /* of the mode "server"; copied; its services are borrowed */
 } trp_learner_group_options;
 
+/* Of which learners of a mode could be made: not all modes have all. */
+typedef struct {
+    const char *mode;                    /* as above */
+    bool alone;                          /* there are no others, and most modes do nothing */
+    const char *device;                  /* that is no host, as "cuda:0"; NULL: it is one */
+    const trp_optimizer *optimizer;      /* NULL: any */
+    trp_compression_options compression; /* its kind and its momentum are looked at */
+} trp_learner_mode_use;
+
+/* INVALID_ARGUMENT names the mode and what it has not, and why. trp_learner_create() fails alike.
+ */
+TRP_API TRP_MUST_USE trp_status trp_learner_mode_check(const trp_learner_mode_use *use);
+
 typedef struct {
     trp_updater *updater;       /* taken, also on failure */
     trp_source *const *sources; /* one per source of the updater; taken, also on failure */

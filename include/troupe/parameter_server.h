@@ -10,6 +10,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include <troupe/optimizer.h>
 #include <troupe/status.h>
 
 TRP_BEGIN_DECLS
@@ -64,6 +65,12 @@ typedef struct {
     bool no_share; /* learners on its host send gradients and are sent values, like those elsewhere
                     */
 } trp_parameter_server_options;
+
+/* Whether so many servers and learners, and the optimizer (NULL: any), can be as the options say.
+ * INVALID_ARGUMENT: which of them not, and why. */
+TRP_API TRP_MUST_USE trp_status
+trp_parameter_server_check(const trp_parameter_server_options *options, size_t servers,
+                           uint32_t learners, const trp_optimizer *optimizer);
 
 /* ---- a server, for nodes of one's own ---------------------------------------------------- */
 

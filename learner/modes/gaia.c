@@ -176,12 +176,8 @@ static const struct mode_impl gaia_impl = {
     .destroy = gaia_mode_destroy,
 };
 
-static trp_status check_gaia(const struct vectors *vectors, const struct mode_options *options)
+static trp_status check_gaia(const struct mode_options *options)
 {
-    if (!vectors->is_host)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner: the mode gaia is for hosts, the device %s is none",
-                        trp_device_name(vectors->device));
     if (!(options->significance >= 0 && options->significance <= GAIA_SIGNIFICANCE_MAX))
         return trp_fail(TRP_INVALID_ARGUMENT, "learner: significance is %g, must be from 0 to %g",
                         options->significance, (double)GAIA_SIGNIFICANCE_MAX);
@@ -196,7 +192,7 @@ trp_status gaia_mode_create(struct mode **out, struct vectors *vectors,
                             const struct mode_options *options)
 {
     *out = NULL;
-    TRP_TRY(check_gaia(vectors, options));
+    TRP_TRY(check_gaia(options));
     struct gaia *gaia = xcalloc(1, sizeof *gaia);
     struct synchronous *s = &gaia->s;
     *out = &s->base;

@@ -233,7 +233,6 @@ trp_status hogwild_init(struct hogwild *hogwild, const struct mode_impl *impl,
     hogwild->group = *group;
     if (group->timeout_ms == 0)
         hogwild->group.timeout_ms = HOGWILD_SILENCE_MS;
-    TRP_TRY(hogwild_check(vectors));
     TRP_TRY(shared_memory_create(&hogwild->memory, hogwild_layout(vectors),
                                  hogwild_place(hogwild, NULL)));
     hogwild_place(hogwild, shared_memory_at(hogwild->memory));

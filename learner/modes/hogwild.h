@@ -81,9 +81,6 @@ void hogwild_cleanup(struct hogwild *hogwild);
 /* ---- hogwild_numbers.c -------------------------------------------------------------------------
  */
 
-/* Fails as hogwild_create(). */
-TRP_MUST_USE trp_status hogwild_check(const struct vectors *vectors);
-
 /* Finds everything in `memory`; NULL: only says how many bytes it has. */
 size_t hogwild_place(struct hogwild *hogwild, uint8_t *memory);
 

@@ -78,33 +78,6 @@ uint64_t hogwild_layout(const struct vectors *vectors)
     return hash;
 }
 
-static trp_status check_optimizer(const struct vector *vector)
-{
-    const trp_optimizer *optimizer = &vector->spec->optimizer;
-    bool known = optimizer->kind == TRP_RMSPROP || optimizer->kind == TRP_ADAM ||
-                 (optimizer->kind == TRP_SGD && optimizer->momentum == 0);
-    if (!vector->spec->learned || known)
-        return TRP_OK;
-    return trp_fail(
-        TRP_INVALID_ARGUMENT,
-        "learner: '%s' has the optimizer %s%s, the modes hogwild and dogwild take rmsprop, "
-        "adam, and sgd without momentum",
-        vector->spec->name, trp_optimizer_name(optimizer->kind),
-        optimizer->kind == TRP_SGD ? " with momentum" : "");
-}
-
-trp_status hogwild_check(const struct vectors *vectors)
-{
-    if (!vectors->is_host)
-        return trp_fail(
-            TRP_INVALID_ARGUMENT,
-            "learner: the modes hogwild and dogwild are for hosts, the device %s is none",
-            trp_device_name(vectors->device));
-    for (size_t i = 0; i < vectors->count; i++)
-        TRP_TRY(check_optimizer(&vectors->each[i]));
-    return TRP_OK;
-}
-
 /* ---- a phase --------------------------------------------------------------------------------- */
 
 /* The optimizer's step on a block, as it is now. */

@@ -281,27 +281,16 @@ static const struct mode_impl server_impl = {.meet = server_meet,
 
 static trp_status check_servers(const struct vectors *vectors, const trp_learner_servers *servers)
 {
-    const trp_parameter_server_options *options = &servers->options;
-    if (!vectors->is_host)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "learner: its parameters are servers', the device %s is no host",
-                        trp_device_name(vectors->device));
-    for (size_t i = 0; i < vectors->count; i++)
-        if (vectors->each[i].spec->learned &&
-            trp_optimizer_is_layerwise(&vectors->each[i].spec->optimizer))
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "learner: '%s' has the optimizer %s, which steps whole tensors; a "
-                            "server has a range",
-                            vectors->each[i].spec->name,
-                            trp_optimizer_name(vectors->each[i].spec->optimizer.kind));
-    if (options->idle_hosts == 0 || (options->idle_hosts <= servers->workers &&
-                                     servers->count == servers->workers + options->idle_hosts))
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "learner: %s has %zu servers with idle_hosts=%" PRIu32
-                    ", must have one for each of %" PRIu32 " learners and each idle host, and no "
-                    "more idle hosts than learners",
-                    servers->name, servers->count, options->idle_hosts, servers->workers);
+    for (size_t i = 0; i < vectors->count; i++) {
+        const trp_vector_spec *spec = vectors->each[i].spec;
+        trp_status status =
+            trp_parameter_server_check(&servers->options, servers->count, servers->workers,
+                                       spec->learned ? &spec->optimizer : NULL);
+        if (status != TRP_OK)
+            return trp_fail(status, "learner: '%s' at %s: %s", spec->name, servers->name,
+                            trp_last_error());
+    }
+    return TRP_OK;
 }
 
 static void make_links(struct server_mode *mode, size_t index)

@@ -9,21 +9,12 @@
 
 #include "core/alloc.h"
 
-trp_status sharded_prepare(struct vectors *vectors)
+void sharded_prepare(struct vectors *vectors)
 {
-    for (size_t i = 0; i < vectors->count; i++) {
-        const trp_vector_spec *spec = vectors->each[i].spec;
-        if (spec->learned && trp_optimizer_is_layerwise(&spec->optimizer))
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "learner: mode is sharded, which cuts through tensors; %s steps '%s' "
-                            "tensor by tensor: use synchronous",
-                            trp_optimizer_name(spec->optimizer.kind), spec->name);
-    }
     vectors_make_whole(vectors);
     for (size_t i = 0; i < vectors->count; i++)
         for (size_t k = 0; k < TRP_OPTIMIZER_STATES_MAX; k++)
             twin_destroy(&vectors->each[i].state[k]);
-    return TRP_OK;
 }
 
 /* ---- the state ------------------------------------------------------------------------------- */

@@ -281,7 +281,7 @@ trp_status synchronous_create(struct mode **out, struct vectors *vectors,
 {
     *out = NULL;
     if (sharded)
-        TRP_TRY(sharded_prepare(vectors));
+        sharded_prepare(vectors);
     struct synchronous *s = xcalloc(1, sizeof *s);
     *out = &s->base;
     return synchronous_init(s, &synchronous_impl, vectors, options, sharded);

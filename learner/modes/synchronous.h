@@ -133,9 +133,8 @@ TRP_MUST_USE trp_status compressed_reduce(struct synchronous *s, size_t index, b
 
 /* ---- sharded.c ----------------------------------------------------------------------------- */
 
-/* The state is the host's until there are others. INVALID_ARGUMENT: an optimizer needs whole
- * tensors. */
-TRP_MUST_USE trp_status sharded_prepare(struct vectors *vectors);
+/* The state is the host's until there are others. */
+void sharded_prepare(struct vectors *vectors);
 
 /* Makes room for this rank's parts of the state, which come from the whole one that `root` has. */
 TRP_MUST_USE trp_status sharded_spread(struct synchronous *s, uint32_t root);

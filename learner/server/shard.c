@@ -293,19 +293,9 @@ static trp_status shard_check_options(const struct shard_options *options)
     if (options->workers == 0 || options->workers > SHARD_WORKERS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "parameter server: %u learners, must be 1 to %d",
                         options->workers, SHARD_WORKERS_MAX);
-    if (trp_optimizer_is_layerwise(optimizer))
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "parameter server: the optimizer %s steps whole tensors, a server has a "
-                        "range: use another one",
-                        trp_optimizer_name(optimizer->kind));
-    bool plain =
-        optimizer->kind == TRP_SGD && optimizer->momentum == 0 && optimizer->weight_decay == 0;
-    if (options->rule == TRP_SERVER_DYNSGD && !plain)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "parameter server: the rule dynsgd takes steps back, which %s cannot: use "
-                        "sgd without momentum and weight decay",
-                        trp_optimizer_name(optimizer->kind));
-    return TRP_OK;
+    const trp_parameter_server_options served = {.rule = options->rule};
+    trp_status status = trp_parameter_server_check(&served, 1, options->workers, optimizer);
+    return status == TRP_OK ? TRP_OK : trp_fail(status, "parameter server: %s", trp_last_error());
 }
 
 static void make_effects(struct param_shard *shard)

@@ -379,7 +379,7 @@ static void who_cannot_learn_so_is_not_started_again(void **state)
     struct scene *scene = *state;
     START("--set=learner.mode=dogwild", "--set=agent.optimizer=sgd", "--set=agent.momentum=0.9");
     assert_int_equal(scene_wait(scene), 1);
-    assert_last_line(scene, "err", "has the optimizer sgd with momentum, the modes hogwild and ");
+    assert_last_line(scene, "err", "the optimizer is sgd with momentum, and the mode dogwild has ");
     char *err = scene_read(scene, "err");
     assert_null(strstr(err, "it is started again"));
     assert_null(strstr(err, "go on with:")); /* it would fail again */

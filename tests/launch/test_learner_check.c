@@ -60,7 +60,9 @@ static void an_optimizer_of_whole_tensors_has_no_ranges(void **state)
     check_wish(&wish, NULL);
     wish.learning = (trp_learner_options){.mode = TRP_LEARNERS_SERVER};
     wish.served = true;
-    check_wish(&wish, "with the mode server each has a range");
+    check_wish(&wish,
+               "learner 'learner' at 'server': the optimizer lamb steps whole tensors, and a "
+               "server has a range");
 }
 
 static void a_rule_that_takes_steps_back_is_for_plain_sgd(void **state)
@@ -70,7 +72,9 @@ static void a_rule_that_takes_steps_back_is_for_plain_sgd(void **state)
                         .learning = {.mode = TRP_LEARNERS_SERVER},
                         .served = true,
                         .rule = TRP_SERVER_DYNSGD};
-    check_wish(&wish, "the rule dynsgd of server 'server' takes steps back, which adam cannot");
+    check_wish(
+        &wish,
+        "learner 'learner' at 'server': the rule dynsgd takes steps back, which adam cannot");
     wish.agent = dqn_with(TRP_SGD);
     check_wish(&wish, NULL);
     wish.agent = dqn_with(TRP_ADAM);
@@ -112,12 +116,65 @@ static void hosts_of_learners_and_idle_ones_have_a_server_each(void **state)
                         .learning = {.count = 2, .mode = TRP_LEARNERS_SERVER},
                         .served = true,
                         .idle_hosts = 1};
-    check_wish(&wish, "learner 'learner': 2 learners, 2 servers and server.idle_hosts=1 do not go");
+    check_wish(&wish,
+               "learner 'learner' at 'server': 2 learners, 2 servers and idle_hosts=1 do not go");
     wish.learning.count = 1;
     check_wish(&wish, NULL);
     wish.learning.count = 3;
     check_wish(&wish, "3 learners, 2 servers");
     wish.idle_hosts = 0;
+    check_wish(&wish, NULL);
+}
+
+/* Each of what a mode may not have, and of all modes that there are. */
+static void each_pair_that_cannot_be_is_refused_by_name(void **state)
+{
+    static const struct {
+        uint32_t mode, compression;
+        trp_optimizer_kind optimizer;
+        const char *device, *words;
+    } rows[] = {
+#define SUM(MODE) "compression is bf16, which the mode " MODE " has not"
+        {TRP_LEARNERS_SHARDED, TRP_COMPRESSION_BF16, 0, NULL, SUM("sharded")},
+        {TRP_LEARNERS_HOGWILD, TRP_COMPRESSION_BF16, 0, NULL, SUM("hogwild")},
+        {TRP_LEARNERS_GOSSIP, TRP_COMPRESSION_BF16, 0, NULL, SUM("gossip")},
+        {TRP_LEARNERS_DOGWILD, TRP_COMPRESSION_BF16, 0, NULL, SUM("dogwild")},
+        {TRP_LEARNERS_GAIA, TRP_COMPRESSION_BF16, 0, NULL, SUM("gaia")},
+        {TRP_LEARNERS_SYNCHRONOUS, TRP_COMPRESSION_POWERSGD, 0, NULL, NULL},
+        {TRP_LEARNERS_LOCAL_SGD, TRP_COMPRESSION_TOP_K, 0, NULL, NULL},
+        {TRP_LEARNERS_SHARDED, 0, TRP_LAMB, NULL, "with the mode sharded each has a range"},
+        {TRP_LEARNERS_SHARDED, 0, TRP_ADAGRAD, NULL, NULL},
+        {TRP_LEARNERS_SYNCHRONOUS, 0, TRP_LAMB, NULL, NULL},
+        {TRP_LEARNERS_GOSSIP, 0, TRP_LAMB, NULL, NULL},
+        {TRP_LEARNERS_LOCAL_SGD, 0, TRP_LAMB, NULL, NULL},
+        {TRP_LEARNERS_GAIA, 0, TRP_LAMB, NULL, NULL},
+        {TRP_LEARNERS_HOGWILD, 0, TRP_ADAMW, NULL, "the optimizer is adamw, and the mode hogwild"},
+        {TRP_LEARNERS_DOGWILD, 0, TRP_LAMB, NULL, "the optimizer is lamb, and the mode dogwild"},
+        {TRP_LEARNERS_DOGWILD, 0, TRP_SGD, NULL, NULL},
+        {TRP_LEARNERS_HOGWILD, 0, 0, "cuda:1",
+         ".device is cuda:1, and learners of the mode hogwild"},
+        {TRP_LEARNERS_DOGWILD, 0, 0, "cuda:1",
+         ".device is cuda:1, and learners of the mode dogwild"},
+        {TRP_LEARNERS_GAIA, 0, 0, "cuda:1", ".device is cuda:1, and learners of the mode gaia"},
+        {TRP_LEARNERS_SHARDED, 0, 0, "cuda:1", NULL},
+        {TRP_LEARNERS_GOSSIP, 0, 0, "cuda:1", NULL},
+        {TRP_LEARNERS_LOCAL_SGD, 0, 0, "cuda:1", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct wish wish = {.agent = dqn_with(rows[i].optimizer),
+                            .learning = {.count = 2,
+                                         .mode = rows[i].mode,
+                                         .compression = rows[i].compression,
+                                         .device = rows[i].device}};
+        check_wish(&wish, rows[i].words);
+    }
+    struct wish wish = {.agent = dqn_with(TRP_ADAM),
+                        .learning = {.count = 2, .mode = TRP_LEARNERS_SERVER},
+                        .served = true};
+    wish.learning.compression = TRP_COMPRESSION_POWERSGD;
+    check_wish(&wish, "compression is powersgd, which the mode server has not");
+    wish.learning.compression = TRP_COMPRESSION_QSGD;
     check_wish(&wish, NULL);
 }
 
@@ -233,6 +290,7 @@ int main(void)
         cmocka_unit_test(modes_that_share_by_steps_have_optimizers_for_it),
         cmocka_unit_test(parameters_in_memory_of_hosts_are_on_no_gpu),
         cmocka_unit_test(hosts_of_learners_and_idle_ones_have_a_server_each),
+        cmocka_unit_test(each_pair_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(actors_that_wait_insert_what_a_version_is_made_of),
         cmocka_unit_test(who_does_not_wait_or_learns_of_items_again_needs_no_more),
         cmocka_unit_test(all_copies_of_an_actor_act_before_it_waits),

@@ -248,7 +248,7 @@ static void other_modes_refuse_it_by_name(void **state)
 {
     (void)state;
     const char *const modes[] = {"sharded", "hogwild"};
-    struct vectors vectors = {0};
+    struct vectors vectors = {.is_host = true};
     for (size_t i = 0; i < 2; i++) {
         struct mode *mode;
         struct mode_options options = {.name = modes[i], .compress.kind = COMPRESS_POWERSGD};

@@ -493,17 +493,19 @@ static void other_optimizers_are_refused_by_name(void **state)
     static const struct {
         trp_optimizer optimizer;
         const char *words;
-    } rows[] = {{{.kind = TRP_LAMB}, "'params' has the optimizer lamb, the modes"},
-                {{.kind = TRP_ADAMW}, "'params' has the optimizer adamw, the modes"},
-                {{.kind = TRP_SGD, .momentum = 0.9}, "the optimizer sgd with momentum, the modes"}};
+    } rows[] = {
+        {{.kind = TRP_LAMB}, "learner: 'params': the optimizer is lamb, and the mode hogwild has"},
+        {{.kind = TRP_ADAMW}, "the optimizer is adamw, and the mode hogwild has"},
+        {{.kind = TRP_SGD, .momentum = 0.9}, "sgd with momentum, and the mode hogwild"}};
+    trp_rendezvous nowhere = {0};
+    const struct mode_options options = {.name = "hogwild", .group.rendezvous = &nowhere};
     for (size_t i = 0; i < 3; i++) {
         struct member member = {0};
         const trp_vector_spec spec = {
             .name = "params", .count = 3, .learned = true, .optimizer = rows[i].optimizer};
         member_begin(&member, &spec, true);
         struct mode *mode;
-        assert_int_equal(hogwild_create(&mode, &member.vectors, &(struct learners_options){0}),
-                         TRP_INVALID_ARGUMENT);
+        assert_int_equal(mode_create(&mode, &member.vectors, &options), TRP_INVALID_ARGUMENT);
         assert_null(mode);
         assert_non_null(strstr(trp_last_error(), rows[i].words));
         member_end(&member);

@@ -3,7 +3,9 @@
  * at once when a member's process has ended.
  *
  * A number of a generation is on the disk before anybody is told of it: no life of a run uses one
- * again, whatever ended the life before.
+ * again, whatever ended the life before. One more than is used is there: who is left when a learner
+ * is lost goes on at once, and saves what it has learned, also where the disk has just failed. The
+ * run ends when a number is needed that could not be kept.
  *
  * A member that the gang takes for lost is killed: it may only hang, and must not write a
  * checkpoint later on. A thread cannot be; it is told that the others go on without it. */
@@ -21,12 +23,13 @@
 #include "core/status.h"
 #include "run.h"
 
-#define GENERATIONS "generations" /* in the run directory: "GROUP NUMBER" a line, the last one */
+#define GENERATIONS "generations" /* in the run directory: "GROUP NUMBER" a line, as kept */
 
 struct run_gang {
     const struct node_group *group;
     trp_gang *gang;
     uint64_t number;            /* of its newest generation, or the last one of lives before */
+    uint64_t kept;              /* on the disk, for it: numbers up to this one may be used */
     struct run_node *publisher; /* NULL: none yet */
     uint64_t *told;             /* by member: the newest generation that it was told of */
     bool *dismissed;
@@ -89,20 +92,39 @@ static trp_status recall_number(const struct run *run, const char *name, uint64_
     return status;
 }
 
-/* False: that was not possible, and the run is stopped: the next life would use numbers again. */
-static bool write_numbers(struct run *run)
+static trp_status write_numbers(const struct run *run)
 {
     struct buffer text = {0};
     for (uint32_t i = 0; i < run->gang_count; i++) {
         char *line = xasprintf("%s%s %" PRIu64, i > 0 ? "\n" : "", run->gangs[i]->group->name,
-                               run->gangs[i]->number);
+                               run->gangs[i]->kept);
         buffer_append(&text, text_bytes(line));
         free(line);
     }
     trp_status status = run_dir_write(&run->dir, GENERATIONS, buffer_text(&text));
     buffer_cleanup(&text);
-    if (status == TRP_OK)
+    return status;
+}
+
+/* `number` and the one behind it. False: `number` is not on the disk, and the run is stopped: the
+ * next life would use it again. */
+static bool keep_number(struct run *run, struct run_gang *gang, uint64_t number)
+{
+    const char *name = gang->group->name;
+    uint64_t kept = gang->kept;
+    if (kept > number)
         return true;
+    gang->kept = number + 1;
+    if (write_numbers(run) == TRP_OK)
+        return true;
+    gang->kept = kept;
+    if (kept == number) {
+        output_print(run->output, STDERR_FILENO,
+                     "%s: %s: learners of %s go on, and can no more once another one is lost or "
+                     "comes",
+                     run->program->name, trp_last_error(), name);
+        return true;
+    }
     char *words = xasprintf("%s: learners cannot go on, as a resume would take numbers of their "
                             "generations for new ones",
                             trp_last_error());
@@ -167,7 +189,7 @@ static bool begin_generation(struct run *run, struct run_gang *gang,
     if (gang->number >= generation->number)
         return true;
     gang->number = generation->number;
-    if (!write_numbers(run))
+    if (!keep_number(run, gang, gang->number))
         return false;
     gang->publisher = gang_node(run, gang, generation->members[0]);
     links_update(run);
@@ -371,6 +393,7 @@ static trp_status add_gang(struct run *run, const struct node_group *group)
     gang->told = xcalloc(group->count, sizeof *gang->told);
     gang->dismissed = xcalloc(group->count, sizeof *gang->dismissed);
     TRP_TRY(recall_number(run, group->name, &gang->number));
+    gang->kept = gang->number;
     gang->gang = trp_gang_create(
         &(trp_gang_options){.name = group->name,
                             .count = group->count,

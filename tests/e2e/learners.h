@@ -51,13 +51,14 @@ static inline void await_steps(const struct scene *scene, uint32_t index, double
         look_again_soon(deadline, "steps of a learner");
 }
 
+/* Behind which one more number is kept. */
 static inline uint64_t last_generation(const struct scene *scene)
 {
     char *text = scene_read(scene, "run/generations");
     uint64_t number = 0;
     sscanf(text, "learner %" SCNu64, &number);
     free(text);
-    return number;
+    return number > 0 ? number - 1 : 0;
 }
 
 static inline void await_generation(const struct scene *scene, uint64_t number)

@@ -3,6 +3,9 @@
 #include "learners.h"
 
 #include <math.h>
+#include <sys/stat.h>
+
+#include <troupe/learner.h>
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
@@ -405,6 +408,56 @@ static void numbers_that_cannot_be_kept_end_the_program(void **state)
     }
 }
 
+/* As on a full disk, from here on. */
+static void keep_no_more_numbers(const struct scene *scene)
+{
+    char *away = scene_path(scene, "run/.generations.new");
+    assert_int_equal(mkdir(away, 0700), 0);
+    free(away);
+}
+
+static void assert_is_saved(const struct scene *scene)
+{
+    char *dir = scene_path(scene, "run/learner"), *newest;
+    assert_int_equal(trp_learner_checkpoint_find(dir, &newest), TRP_OK);
+    free(newest);
+    free(dir);
+}
+
+/* The one that saves dies just then; of numbers one is kept ahead. */
+static void who_is_left_saves_though_numbers_cannot_be_kept(void **state)
+{
+    struct scene *scene = *state;
+    struct deadline deadline = patience();
+    START("--launch=processes", "--set=learner.restarts=0",
+          "--set=learner.checkpoint_every_s=100000");
+    await_steps(scene, 1, 20);
+    keep_no_more_numbers(scene);
+    assert_int_equal(kill(pid_of(scene, 0), SIGKILL), 0);
+    for (bool said = false; !said; look_again_soon(deadline, "what is said of numbers")) {
+        char *err = scene_read(scene, "err");
+        said = strstr(err, "Is a directory: learners of learner go on, and can no more once ");
+        free(err);
+    }
+    await_steps(scene, 1, reported(scene, 1, "learner_steps") + 20);
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    assert_is_saved(scene);
+}
+
+/* It comes back, for which one more is needed. */
+static void who_is_left_saves_before_numbers_end_the_program(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.checkpoint_every_s=100000");
+    await_steps(scene, 1, 20);
+    keep_no_more_numbers(scene);
+    assert_int_equal(kill(pid_of(scene, 0), SIGKILL), 0);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "generations: Is a directory: learners cannot go on, as a ");
+    assert_is_saved(scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -440,6 +493,10 @@ int main(void)
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_cannot_learn_so_is_not_started_again, scene_setup,
                                         scene_teardown),
+        cmocka_unit_test_setup_teardown(who_is_left_saves_though_numbers_cannot_be_kept,
+                                        scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(who_is_left_saves_before_numbers_end_the_program,
+                                        scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(numbers_that_cannot_be_kept_end_the_program, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(a_group_is_told_of_once, scene_setup, scene_teardown),

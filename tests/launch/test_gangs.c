@@ -141,6 +141,7 @@ static int teardown(void **state)
     return 0;
 }
 
+/* One more is kept. */
 static uint64_t last_generation(const struct scratch *scratch)
 {
     char *path = xasprintf("%s/generations", scratch->run);
@@ -150,7 +151,7 @@ static uint64_t last_generation(const struct scratch *scratch)
     assert_int_equal(fscanf(file, "learner %lu", &number), 1);
     fclose(file);
     free(path);
-    return number;
+    return number - 1;
 }
 
 static trp_status run(const struct scratch *scratch, const trp_agent *agent,

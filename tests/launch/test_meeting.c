@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <troupe/troupe.h>
@@ -248,7 +249,7 @@ static void members_that_have_come_are_told_of_each_other(void **state)
     expect_generation(&scene, 1);
     assert_int_equal(next_of(&scene.players[0], 0, &given), TRP_OK);
     assert_true(given.first && given.founder);
-    expect_file(&scene, "learner 1\ntutor 0\n");
+    expect_file(&scene, "learner 2\ntutor 0\n");
     scene_end(&scene);
 }
 
@@ -265,7 +266,7 @@ static void each_group_goes_on_with_numbers_of_its_own(void **state)
         assert_int_equal(next_of(&scene.players[i], 0, &given), TRP_OK);
         assert_int_equal(given.number, i < MEMBERS ? 11 : 21);
     }
-    expect_file(&scene, "learner 11\ntutor 21\n");
+    expect_file(&scene, "learner 12\ntutor 22\n");
     scene_end(&scene);
 }
 
@@ -284,7 +285,7 @@ static void a_broken_generation_is_followed_by_the_next(void **state)
     assert_int_equal(next_of(other, 1, &given), TRP_DEADLINE_EXCEEDED);
     link_drain(other->link);
     expect_generation(&scene, 2);
-    expect_file(&scene, "learner 2\ntutor 0\n");
+    expect_file(&scene, "learner 3\ntutor 0\n");
     scene_end(&scene);
 }
 
@@ -480,6 +481,34 @@ static void a_thread_that_is_lost_is_left_alone(void **state)
     scene_end(&scene);
 }
 
+/* As on a full disk: a directory is where the file would be written. */
+static void a_number_is_kept_ahead_of_a_disk_that_fails(void **state)
+{
+    struct scene scene;
+    trp_generation given;
+    (void)state;
+    scene_begin(&scene, NULL);
+    meet_first(&scene);
+    struct player *left = &scene.players[1];
+    char *away = xasprintf("%s/.generations.new", scene.dir);
+    assert_int_equal(mkdir(away, 0700), 0);
+    assert_true(fails(&scene, 0, TRP_INVALID_ARGUMENT)); /* the one that publishes */
+    hear(left, UINT32_MAX);
+    assert_int_equal(next_of(left, 1, &given), TRP_OK);
+    assert_int_equal(given.number, 2);
+    assert_ptr_equal(gangs_publisher(&scene.run, scene.run.nodes[0].group), &scene.run.nodes[1]);
+    expect_file(&scene, "learner 2\ntutor 0\n"); /* the next life begins with 3 */
+    assert_int_equal(rmdir(away), 0);
+    left->rendezvous->impl->broken(left->rendezvous, 2, "it is tired");
+    link_drain(left->link);
+    hear(left, UINT32_MAX);
+    assert_int_equal(next_of(left, 2, &given), TRP_OK);
+    assert_int_equal(given.number, 3);
+    expect_file(&scene, "learner 4\ntutor 0\n");
+    free(away);
+    scene_end(&scene);
+}
+
 /* ---- who uses them ----------------------------------------------------------------------------
  */
 
@@ -661,6 +690,7 @@ int main(void)
         cmocka_unit_test(a_program_that_stops_begins_no_generation),
         cmocka_unit_test(who_is_lost_is_killed_once_and_comes_back),
         cmocka_unit_test(a_thread_that_is_lost_is_left_alone),
+        cmocka_unit_test(a_number_is_kept_ahead_of_a_disk_that_fails),
         cmocka_unit_test(who_uses_a_group_is_told_who_publishes_and_where),
         cmocka_unit_test(nobody_is_told_that_one_is_gone_which_begins_again_later),
         cmocka_unit_test(a_generation_counts_once_all_of_it_is_there),

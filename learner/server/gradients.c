@@ -70,7 +70,7 @@ static trp_status stage_part(struct server_table *table, const Troupe__ServerPus
     if (staged->number != request->parts)
         staged->have = 0;
     staged->number = request->parts;
-    staged->heard_ns = clock_now_ns(&clock_monotonic);
+    staged->heard_ns = clock_now_ns(table->parts_room->clock);
     memcpy(staged->numbers + request->part_from / sizeof(float), request->gradients.data,
            request->gradients.len);
     staged->have += request->gradients.len;

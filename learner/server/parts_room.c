@@ -4,7 +4,6 @@
 #include <stdbool.h>
 
 #include <troupe/nn.h>
-#include "core/clock.h"
 #include "limits.h"
 
 static bool parts_are_left(const struct staged_parts *staged, int64_t now_ns)
@@ -14,7 +13,7 @@ static bool parts_are_left(const struct staged_parts *staged, int64_t now_ns)
 
 static struct staged_parts *find_left_parts(const struct parts_room *room)
 {
-    int64_t now_ns = clock_now_ns(&clock_monotonic);
+    int64_t now_ns = clock_now_ns(room->clock);
     LIST_EACH (struct staged_parts, staged, &room->staged, link)
         if (parts_are_left(staged, now_ns))
             return staged;

@@ -8,9 +8,11 @@
 #include <stdint.h>
 
 #include <troupe/status.h>
+#include "core/clock.h"
 #include "core/list.h"
 
 struct parts_room {
+    const struct clock *clock;
     uint64_t bytes, limit;
     struct list staged; /* those that have memory */
 };

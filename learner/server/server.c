@@ -330,7 +330,9 @@ trp_status trp_parameter_server_create(trp_parameter_server **out, const char *n
     server->service = service_functions;
     server->options = *options;
     server->passes.threads = options->threads;
-    server->parts_room.limit = options->in_flight_bytes ? options->in_flight_bytes : STAGED_BYTES;
+    server->parts_room = (struct parts_room){
+        .clock = &clock_monotonic,
+        .limit = options->in_flight_bytes ? options->in_flight_bytes : STAGED_BYTES};
     server->name = xstrdup(name);
     server->dir = dir ? xstrdup(dir) : NULL;
     boot_id_read(server->host);

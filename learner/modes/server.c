@@ -117,6 +117,14 @@ static trp_status server_begin(struct mode *base, const struct mode_round *round
 
 /* ---- who else learns ----------------------------------------------------------------------- */
 
+/* They were of the generation before. */
+static void forget_silent(struct server_mode *mode)
+{
+    for (size_t i = 0; i < mode->base.vectors->count; i++)
+        for (size_t k = 0; mode->each[i].links && k < mode->servers.count; k++)
+            mode->each[i].links[k].silent_count = 0;
+}
+
 /* Where the servers are is known to all: members meet so that one of them leads. */
 static trp_status enter_generation_of_servers(struct server_mode *mode, int64_t timeout_ms,
                                               trp_generation *generation)
@@ -130,6 +138,7 @@ static trp_status enter_generation_of_servers(struct server_mode *mode, int64_t 
     mode->generation = generation->number;
     mode->base.leads = generation->rank == 0;
     mode->misses = false;
+    forget_silent(mode);
     mode->member_count = generation->size;
     free(mode->members);
     mode->members = xmemdup(generation->members, generation->size * sizeof *mode->members);
@@ -164,20 +173,36 @@ static bool is_member(const struct server_mode *mode, uint32_t learner)
     return false;
 }
 
+/* A member that this server has not heard of. NULL: there is none. */
+static const uint32_t *silent_member(const struct server_mode *mode, const struct server_link *link)
+{
+    for (size_t i = 0; i < link->silent_count; i++)
+        if (is_member(mode, link->silent[i]))
+            return &link->silent[i];
+    return NULL;
+}
+
+static void miss_member(struct server_mode *mode, const struct server_link *link, uint32_t member)
+{
+    char *why = xasprintf("%s/%" PRIu32 " has not pushed '%s' to %s/%" PRIu32 " for %g s",
+                          mode->group.name, member, link->vector->spec->name, mode->servers.name,
+                          link->server, (double)link->silent_ms / 1e3);
+    learners_break(mode->group.rendezvous, mode->generation, "is broken", why);
+    mode->misses = true;
+    free(why);
+}
+
 /* One that hangs would keep versions back if it leads, and with some rules nobody waits for it.
  * Servers know nothing of generations: who is silent may be gone. */
 static void miss_silent(struct server_mode *mode)
 {
-    size_t i = 0;
-    while (i < mode->links.silent_count && !is_member(mode, mode->links.silent[i]))
-        i++;
-    if (mode->misses || i == mode->links.silent_count)
-        return;
-    char *why = xasprintf("%s/%" PRIu32 " has not pushed to %s for %g s", mode->group.name,
-                          mode->links.silent[i], mode->servers.name, mode->group.timeout_ms / 1e3);
-    learners_break(mode->group.rendezvous, mode->generation, "is broken", why);
-    mode->misses = true;
-    free(why);
+    for (size_t i = 0; i < mode->base.vectors->count; i++)
+        for (size_t k = 0; mode->each[i].links && k < mode->servers.count; k++) {
+            const struct server_link *link = &mode->each[i].links[k];
+            const uint32_t *member = silent_member(mode, link);
+            if (member && !mode->misses)
+                miss_member(mode, link, *member);
+        }
 }
 
 /* One that waits for batches pushes nothing: others hear that it is there, and it of those who are
@@ -265,7 +290,6 @@ static void server_mode_destroy(struct mode *base)
         trp_floats_destroy(mode->each[i].accrued);
     }
     free(mode->links.learner);
-    free(mode->links.silent);
     free(mode->members);
     free((void *)(uintptr_t)mode->servers.services);
     free(mode);

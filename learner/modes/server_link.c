@@ -256,6 +256,31 @@ static trp_status call_server(const struct server_link *link, const char *method
     }
 }
 
+/* A server may wait for each of the others for the timeout, and once more for as many as may push
+ * `slack` times meanwhile, of which each begins the wait anew. One timeout is for a server that is
+ * started again meanwhile, and one for calls. */
+static int64_t longest_turn_ms(const struct server_link *link)
+{
+    const trp_learner_servers *servers = link->links->servers;
+    int64_t others = servers->workers > 1 ? (int64_t)servers->workers - 1 : 0;
+    int64_t slack = servers->options.rule == TRP_SERVER_SSP ? servers->options.slack : 0;
+    int64_t again = others > 1 ? (others - 1) * slack : 0;
+    return (2 + others + again) * timeout_of(link);
+}
+
+/* Whether a server that says "not yet" may say so once more. */
+static trp_status check_turn(const struct server_link *link, const char *method,
+                             struct deadline give_up)
+{
+    if (!deadline_passed(give_up, &clock_monotonic))
+        return TRP_OK;
+    return trp_fail(TRP_DEADLINE_EXCEEDED,
+                    "%s of '%s' at %s/%" PRIu32 ": it has had %s wait for %g s, which is longer "
+                    "than it may wait for all others",
+                    method, link->vector->spec->name, link->links->servers->name, link->server,
+                    link->links->learner, (double)longest_turn_ms(link) / 1e3);
+}
+
 /* ---- joining ------------------------------------------------------------------------------- */
 
 static void leave_memory(struct server_link *link)
@@ -337,11 +362,13 @@ static void put_range_keys(const struct server_link *link, int list, uint64_t bo
     *count = link->known[list] ? 0 : length;
 }
 
-static void note_silent(struct server_links *links, Troupe__ServerPushReply *reply)
+static void note_silent(struct server_link *link, const Troupe__ServerPushRequest *request,
+                        Troupe__ServerPushReply *reply)
 {
-    free(links->silent);
-    links->silent = reply->silent;
-    links->silent_count = reply->n_silent;
+    free(link->silent);
+    link->silent = reply->silent;
+    link->silent_count = reply->n_silent;
+    link->silent_ms = request->patience_ms;
     reply->silent = NULL;
     reply->n_silent = 0;
 }
@@ -358,7 +385,7 @@ trp_status server_link_idle(struct server_link *link)
     Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)message;
     bool joins = reply->unknown_worker;
     if (!joins)
-        note_silent(link->links, reply);
+        note_silent(link, &request, reply);
     protobuf_c_message_free_unpacked(message, NULL);
     return joins ? server_link_join(link, link->links->steps) : TRP_OK;
 }
@@ -395,7 +422,7 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
         *again = reply->answer == SHARD_AHEAD || reply->answer == SHARD_EARLY;
         link->clock = reply->clock;
         link->may_read = reply->may_read;
-        note_silent(link->links, reply);
+        note_silent(link, request, reply);
         link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
     }
     bool early = *again && reply->answer == SHARD_EARLY;
@@ -448,6 +475,7 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
     request.scale = scale;
     request.begins_step = begins_step;
     request.patience_ms = timeout_of(link);
+    struct deadline give_up = deadline_in_ms(&clock_monotonic, longest_turn_ms(link));
     if (compresses)
         compress_push(link, grads + link->lo, &request);
     while (again) { /* once in any case: a step that ends whole has a checkpoint */
@@ -456,6 +484,8 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
         TRP_TRY(push_range_once(link, &request, list, &again));
         if (again && trp_stop_requested(link->links->group->stop))
             return trp_fail(TRP_CANCELLED, "learner: stopped before its push was taken");
+        if (again)
+            TRP_TRY(check_turn(link, "Push", give_up));
     }
     return TRP_OK;
 }
@@ -542,12 +572,15 @@ static trp_status pull_until_there(struct server_link *link, bool states, bool i
     request.patience_ms = timeout_of(link);
     request.goes_on = link->links->servers->goes_on;
     request.states = states;
+    struct deadline give_up = deadline_in_ms(&clock_monotonic, longest_turn_ms(link));
     while (again) {
         request.in_memory = in_memory && link->values;
         TRP_TRY(pull_range_once(link, &request, &again));
         /* Others may have stopped already: this learner will not step with what it waits for. */
         if (again && !states && trp_stop_requested(link->links->group->stop))
             return TRP_OK;
+        if (again)
+            TRP_TRY(check_turn(link, "Pull", give_up));
         turns_pass();
     }
     return TRP_OK;
@@ -571,4 +604,5 @@ void server_link_close(struct server_link *link)
 {
     leave_memory(link);
     compressor_destroy(link->compressor);
+    free(link->silent);
 }

@@ -17,10 +17,8 @@
 struct server_links {
     const trp_learner_servers *servers;
     const struct learners_options *group;
-    char *learner;    /* "learner/1" */
-    char host[64];    /* boot id; "": nothing is shared */
-    uint32_t *silent; /* learners that servers have not heard of for the timeout */
-    size_t silent_count;
+    char *learner;  /* "learner/1" */
+    char host[64];  /* boot id; "": nothing is shared */
     uint64_t steps; /* that learners have begun, as far as server 0 has said */
 };
 
@@ -31,10 +29,13 @@ struct server_link {
     struct server_links *links;
     struct vector *vector;
     uint32_t server;
-    size_t lo, hi;                      /* of the vector */
-    uint64_t clock, version;            /* pushes so far; of the values that it has */
-    uint64_t optimizer_steps;           /* of the server's range */
-    bool may_read;                      /* as of its last push */
+    size_t lo, hi;            /* of the vector */
+    uint64_t clock, version;  /* pushes so far; of the values that it has */
+    uint64_t optimizer_steps; /* of the server's range */
+    bool may_read;            /* as of its last push */
+    uint32_t *silent;         /* learners that the server has not heard of ... */
+    size_t silent_count;
+    uint64_t silent_ms;                 /* ... for longer than this */
     bool known[LINK_LISTS];             /* the server has the list of ranges */
     uint32_t strange;                   /* answers in a row of a server that knew something not */
     struct compressor *compressor;      /* of what is pushed; NULL: it goes as it is */
@@ -43,8 +44,9 @@ struct server_link {
 };
 
 /* `grads` and `values` are of the vector; a push that goes compressed scales its gradient. All
- * calls are tried again until the group's timeout has passed; what they fail with then names the
- * server. CANCELLED: this learner is to stop. */
+ * calls are tried again until the group's timeout has passed, and no server has a learner wait for
+ * longer than it may wait for all others; what they fail with then names the server. CANCELLED:
+ * this learner is to stop. */
 TRP_MUST_USE trp_status server_link_join(struct server_link *link, uint64_t steps);
 TRP_MUST_USE trp_status server_link_push(struct server_link *link, float *grads, float scale,
                                          bool begins_step);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "tests/core/captured.h"
+#include "tests/core/patience.h"
 #include "tests/nn/cuda/twin_machine.h"
 
 #include "fake_nccl.h"
@@ -337,6 +338,15 @@ static void what_nccl_says_of_a_graph_all_say(void **state)
     assert_int_equal(fake->aborts, 3);
 }
 
+/* On any thread: false after a test's patience. */
+static bool await_count(const atomic_int *count, int least)
+{
+    struct deadline deadline = patience();
+    while (*count < least && !deadline_passed(deadline, &clock_monotonic))
+        sched_yield();
+    return *count >= least;
+}
+
 static _Thread_local int64_t slow_ms; /* a step's kernel takes so long on this rank */
 
 static void take_long(void *arguments)
@@ -368,8 +378,8 @@ static void abort_a_slow_step(struct rank *rank)
     (void)trp_queue_mark(seat->queue);
     if (is_slow)
         trp_collective_abort(rank->group, "it is enough");
-    while (!is_slow && fake->aborts < 2) /* that of the one that is alone, and the slow one's */
-        sched_yield();
+    if (!is_slow) /* that of the one that is alone, and the slow one's */
+        rank->wrong += !await_count(&fake->aborts, 2);
     struct deadline soon = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);
     leave(rank); /* waits for the step, and NCCL with it; for the other's, if it ended before */
     rank->wrong += is_slow && !deadline_passed(soon, &clock_monotonic);
@@ -383,11 +393,11 @@ static void a_step_may_take_longer_than_aborting(void **state)
     scene_begin(&alone, 1, 0);
     scene_begin(&two, 2, 0);
     ranks_start(&alone.ranks, abort_a_slow_step, &alone);
-    while (fake->aborts < 1)
-        sched_yield();
+    bool aborted = await_count(&fake->aborts, 1);
     ranks_start(&two.ranks, abort_a_slow_step, &two);
     ranks_join(&alone.ranks);
     ranks_join(&two.ranks);
+    assert_true(aborted);
     ranks_expect_right(&alone.ranks);
     ranks_expect_right(&two.ranks);
     scene_end(&alone);
@@ -446,7 +456,7 @@ static void who_waits_for_a_queue_hears_that_it_is_over(void **state)
     scene_end(&scene);
 }
 
-static atomic_uint recorded; /* ranks */
+static atomic_int recorded; /* ranks */
 
 /* The queue goes on without the sum, which is not taken for one. */
 static void what_nccl_does_not_take_is_no_sum(void **state)
@@ -467,11 +477,13 @@ static void run_abandoned(struct rank *rank)
     struct scene *scene = rank->context;
     struct seat *seat = &scene->seats[rank->rank];
     uint64_t ticket = put_step(rank, seat), launches = seat->twin->machine.launches;
-    for (recorded++; recorded < rank->size;)
-        sched_yield();
+    recorded++;
+    rank->wrong += !await_count(&recorded, (int)rank->size);
     if (rank->rank == 0)
         trp_collective_abort(rank->group, "it is enough");
-    while (!trp_collective_done(rank->group, ticket))
+    struct deadline deadline = patience();
+    while (!trp_collective_done(rank->group, ticket) &&
+           !deadline_passed(deadline, &clock_monotonic))
         sched_yield();
     rank->wrong += trp_collective_queued(rank->group, ticket);
     OR_FAIL(trp_queue_sync(seat->queue, trp_queue_mark(seat->queue)));

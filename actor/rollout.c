@@ -67,7 +67,7 @@ trp_status trp_rollout_create(trp_rollout **out, const trp_rollout_options *opti
     trp_status status = TRP_OK;
     for (uint32_t i = 0; i < rollout->held && status == TRP_OK; i++) {
         status = batch_init(&rollout->batches[i], rollout->columns.specs, rollout->columns.count,
-                            options->batch_size, NULL, "rollout");
+                            options->batch_size, options->allocator, "rollout");
         if (status == TRP_OK)
             prepare_facts(&rollout->batches[i]);
     }

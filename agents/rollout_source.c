@@ -29,7 +29,8 @@ static trp_status rollout_open(trp_source *base, const trp_source_use *use)
     TRP_TRY(trp_rollout_create(&source->rollout,
                                &(trp_rollout_options){.columns = &use->spec->columns,
                                                       .batch_size = use->spec->batch_size,
-                                                      .held = use->held}));
+                                                      .held = use->held,
+                                                      .allocator = use->memory}));
     return trp_agent_actor_create(&source->actor, &source->agent,
                                   &(trp_agent_actor_options){.name = source->name,
                                                              .env = source->env,

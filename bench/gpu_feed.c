@@ -310,30 +310,10 @@ double feed_resident(struct feed *feed, uint64_t steps)
     return fed.rate;
 }
 
-static void *pin(void *context, size_t bytes)
-{
-    trp_device *device = context;
-    void *memory = NULL;
-    if (trp_device_is_host(device))
-        return trp_device_alloc(device, bytes, &memory) == TRP_OK ? memory : NULL;
-    struct machine *machine = machine_of(device);
-    return machine->impl->pin(machine, bytes, &memory) == TRP_OK ? memory : NULL;
-}
-
-static void unpin(void *context, void *memory)
-{
-    trp_device *device = context;
-    if (trp_device_is_host(device))
-        trp_device_free(device, memory);
-    else
-        machine_of(device)->impl->unpin(machine_of(device), memory);
-}
-
 double feed_replay(struct feed *feed, uint64_t batches)
 {
     trp_batch batch;
-    const trp_allocator pinned = {pin, unpin, feed->device};
-    trp_sampler *sampler = feed_sampler(feed, &pinned);
+    trp_sampler *sampler = feed_sampler(feed, trp_device_host_memory(feed->device));
     for (uint64_t i = 0; i < WARM_STEPS; i++)
         stop_on(trp_sampler_next(sampler, &batch, -1));
     int64_t began_ns = clock_now_ns(&clock_monotonic);
@@ -368,7 +348,8 @@ static void copy_again(trp_device *device, void *to, const void *from, size_t by
 
 double feed_bus(const struct feed *feed, size_t bytes, uint64_t copies)
 {
-    void *there, *here = pin(feed->device, bytes);
+    const trp_allocator *pinned = trp_device_host_memory(feed->device);
+    void *there, *here = pinned->allocate(pinned->context, bytes);
     stop_on(here ? TRP_OK : TRP_RESOURCE_EXHAUSTED);
     stop_on(trp_device_alloc(feed->device, bytes, &there));
     memset(here, 1, bytes);
@@ -377,6 +358,6 @@ double feed_bus(const struct feed *feed, size_t bytes, uint64_t copies)
     copy_again(feed->device, there, here, bytes, copies);
     double rate = rate_since(began_ns, copies);
     trp_device_free(feed->device, there);
-    unpin(feed->device, here);
+    pinned->release(pinned->context, here);
     return rate;
 }

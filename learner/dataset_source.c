@@ -356,7 +356,7 @@ static trp_status make_window(struct dataset_source *source)
                     source->row_bytes);
 }
 
-static trp_status make_batches(struct dataset_source *source)
+static trp_status make_batches(struct dataset_source *source, const trp_allocator *allocator)
 {
     const trp_batch_spec *spec = source->spec;
     char *who = xasprintf("table '%s' in %s", spec->table, source->dir);
@@ -364,7 +364,7 @@ static trp_status make_batches(struct dataset_source *source)
     source->batches = xcalloc(source->batch_count, sizeof *source->batches);
     for (size_t i = 0; i < source->batch_count && status == TRP_OK; i++) {
         status = batch_init(&source->batches[i].memory, spec->columns.specs, spec->columns.count,
-                            spec->batch_size, NULL, who);
+                            spec->batch_size, allocator, who);
         if (status == TRP_OK)
             status = queue_try_push(source->free, &source->batches[i]);
     }
@@ -389,7 +389,7 @@ static trp_status dataset_open(trp_source *base, const trp_source_use *use)
     TRP_TRY(trp_replay_files_open(&source->files, source->dir));
     TRP_TRY(look_up(source));
     TRP_TRY(make_window(source));
-    TRP_TRY(make_batches(source));
+    TRP_TRY(make_batches(source, use->memory));
     TRP_TRY(window_fill(source)); /* here, so that wrong columns end it before the first step */
     return source->ahead ? thread_start(&source->thread, "dataset", dataset_run, source) : TRP_OK;
 }

@@ -10,6 +10,26 @@
 
 static const char *const names[FRAMES_COLUMNS_MAX] = {"observation", "next_observation"};
 
+/* ---- memory of the host -----------------------------------------------------------------------
+ */
+
+static trp_status sent_create(trp_device *device, size_t bytes, void **memory)
+{
+    const trp_allocator *allocator = trp_device_host_memory(device);
+    *memory = allocator->allocate(allocator->context, bytes);
+    return *memory ? TRP_OK
+                   : trp_fail(TRP_RESOURCE_EXHAUSTED,
+                              "learner: no memory for %zu bytes of frames to send to %s", bytes,
+                              trp_device_name(device));
+}
+
+static void sent_destroy(trp_device *device, void *memory)
+{
+    const trp_allocator *allocator = trp_device_host_memory(device);
+    if (memory)
+        allocator->release(allocator->context, memory);
+}
+
 /* ---- what there is --------------------------------------------------------------------------- */
 
 trp_status frames_check(const trp_batch_spec *spec)
@@ -43,22 +63,23 @@ trp_status frames_create(struct frames *frames, trp_device *device, const trp_ba
         frames->places[column] = place;
         frames->per_row[column] = per_row;
         frames->room += frames->rows * per_row;
-        frames->order[column] = xcalloc(frames->rows * per_row, sizeof(int32_t));
-        TRP_TRY(trp_device_alloc(device, frames->rows * per_row * sizeof(int32_t),
-                                 &frames->order_there[column]));
+        size_t bytes = frames->rows * per_row * sizeof(int32_t);
+        TRP_TRY(sent_create(device, bytes, (void **)&frames->order[column]));
+        TRP_TRY(trp_device_alloc(device, bytes, &frames->order_there[column]));
     }
     if (frames->columns == 0)
         return TRP_OK;
-    frames->unique = xcalloc(frames->room, frames->stacks.bytes);
-    return trp_device_alloc(device, frames->room * frames->stacks.bytes, &frames->unique_there);
+    size_t bytes = frames->room * frames->stacks.bytes;
+    TRP_TRY(sent_create(device, bytes, (void **)&frames->unique));
+    return trp_device_alloc(device, bytes, &frames->unique_there);
 }
 
 void frames_cleanup(struct frames *frames)
 {
-    free(frames->unique);
+    sent_destroy(frames->device, frames->unique);
     trp_device_free(frames->device, frames->unique_there);
     for (size_t i = 0; i < frames->columns; i++) {
-        free(frames->order[i]);
+        sent_destroy(frames->device, frames->order[i]);
         trp_device_free(frames->device, frames->order_there[i]);
     }
 }

@@ -558,6 +558,7 @@ static trp_status step(trp_learner *learner)
 static trp_status open_sources(trp_learner *learner)
 {
     trp_source_use use = {.held = learner->updater->impl->collect ? 2 : 1,
+                          .memory = trp_device_host_memory(learner->update.device),
                           .params = trp_learner_service(learner),
                           .stop = learner->options.stop};
     for (size_t i = 0; i < learner->source_count; i++) {

@@ -78,9 +78,10 @@ static trp_status read_table_size(struct shard *shard, const char *table, int64_
 
 /* In turns the server itself answers at once that it has nothing (limiter_timeout_ms is 0), so
  * that no clock decides whose turn it is; the wait is only for a server that is away. */
-static trp_status shard_open(struct shard *shard, const trp_batch_spec *spec, uint32_t prefetch,
-                             uint32_t held, bool is_there)
+static trp_status shard_open(struct shard *shard, const trp_source_use *use, uint32_t prefetch,
+                             bool is_there)
 {
+    const trp_batch_spec *spec = use->spec;
     TRP_TRY(trp_sampler_create(&shard->sampler, shard->channel,
                                &(trp_sampler_options){.table = spec->table,
                                                       .columns = spec->columns.specs,
@@ -88,7 +89,8 @@ static trp_status shard_open(struct shard *shard, const trp_batch_spec *spec, ui
                                                       .batch_size = spec->batch_size,
                                                       .prefetch = turns_active() ? 0 : prefetch,
                                                       .limiter_timeout_ms = turns_active() ? 0 : -1,
-                                                      .held = held,
+                                                      .held = use->held,
+                                                      .allocator = use->memory,
                                                       .unchecked = !is_there}));
     if (!spec->writes_priorities)
         return TRP_OK;
@@ -109,7 +111,7 @@ static trp_status shard_find_and_open(struct sampler_source *source, struct shar
         pass_over(shard, TRP_UNAVAILABLE);
     if (is_there)
         TRP_TRY(status);
-    return shard_open(shard, use->spec, source->prefetch, use->held, is_there);
+    return shard_open(shard, use, source->prefetch, is_there);
 }
 
 static trp_status sampler_source_open(trp_source *base, const trp_source_use *use)

@@ -82,6 +82,11 @@ void trp_device_free(trp_device *device, void *memory)
         device->impl->free(device, memory);
 }
 
+const trp_allocator *trp_device_host_memory(trp_device *device)
+{
+    return device->impl->host_memory(device);
+}
+
 trp_device_bytes trp_device_memory(trp_device *device)
 {
     return device->impl->memory ? device->impl->memory(device) : (trp_device_bytes){0};

@@ -27,7 +27,8 @@ struct device_impl {
     bool is_host;
     trp_status (*alloc)(trp_device *device, size_t bytes, void **memory); /* bytes > 0 */
     void (*free)(trp_device *device, void *memory);                       /* not NULL */
-    trp_device_bytes (*memory)(trp_device *device);                       /* NULL: nobody asks */
+    const trp_allocator *(*host_memory)(trp_device *device);
+    trp_device_bytes (*memory)(trp_device *device); /* NULL: nobody asks */
     trp_status (*queue_create)(trp_device *device, trp_queue **out);
     /* A plan for a batch of at least one row, by at least one thread. */
     trp_status (*plan_create)(trp_device *device, trp_net **out, const trp_net_options *options);

@@ -46,6 +46,26 @@ static void host_free(trp_device *device, void *memory)
     free(memory);
 }
 
+static void *host_memory_allocate(void *context, size_t bytes)
+{
+    (void)context;
+    return aligned_alloc(ALIGNMENT, round_up(bytes, ALIGNMENT));
+}
+
+static void host_memory_release(void *context, void *memory)
+{
+    (void)context;
+    free(memory);
+}
+
+static const trp_allocator *host_memory(trp_device *device)
+{
+    static const trp_allocator allocator = {.allocate = host_memory_allocate,
+                                            .release = host_memory_release};
+    (void)device;
+    return &allocator;
+}
+
 static void host_queue_destroy(trp_queue *queue)
 {
     (void)queue; /* its device's */
@@ -163,6 +183,7 @@ static const struct device_impl host_impl = {
     .is_host = true,
     .alloc = host_alloc,
     .free = host_free,
+    .host_memory = host_memory,
     .queue_create = host_queue_create,
     .plan_create = host_plan_create,
 };

@@ -37,6 +37,7 @@
 #include <stdint.h>
 
 #include <troupe/status.h>
+#include <troupe/tensor.h>
 
 TRP_BEGIN_DECLS
 
@@ -62,6 +63,11 @@ TRP_API bool trp_device_is_host(const trp_device *device);
  * device. NULL is a fine argument to free: whatever uses the memory was waited for. */
 TRP_API TRP_MUST_USE trp_status trp_device_alloc(trp_device *device, size_t bytes, void **memory);
 TRP_API void trp_device_free(trp_device *device, void *memory);
+
+/* Memory of the host that copies to the device are quickest from: on a GPU pinned, from where they
+ * are made without another copy on the host. For trp_sampler_options.allocator and the like; it
+ * lives as long as the process, and any thread may use it. */
+TRP_API const trp_allocator *trp_device_host_memory(trp_device *device);
 
 typedef struct {
     size_t used; /* bytes of what trp_device_alloc() gave out, networks' among them */

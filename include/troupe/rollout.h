@@ -21,9 +21,10 @@ TRP_BEGIN_DECLS
 typedef struct trp_rollout trp_rollout;
 
 typedef struct {
-    const trp_columns *columns; /* of an item, time axis included; copied */
-    uint32_t batch_size;        /* items of a batch; at least 1 */
-    uint32_t held;              /* so many batches are lent at once; 0: 1 */
+    const trp_columns *columns;     /* of an item, time axis included; copied */
+    uint32_t batch_size;            /* items of a batch; at least 1 */
+    uint32_t held;                  /* so many batches are lent at once; 0: 1 */
+    const trp_allocator *allocator; /* copied; NULL: the C library's */
 } trp_rollout_options;
 
 /* INVALID_ARGUMENT: a column without a fixed size, no rows. RESOURCE_EXHAUSTED: the batches are

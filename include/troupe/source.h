@@ -24,6 +24,8 @@ enum { TRP_SOURCE_METRICS_MAX = 64 };
 typedef struct {
     const trp_batch_spec *spec; /* what they have to be; outlives the source */
     uint32_t held; /* the last so many are in use at once: 2 where the updater collects later */
+    const trp_allocator *memory; /* where columns had best lie (trp_device_host_memory()); NULL: the
+                                    C library's */
     ProtobufCService *params; /* the learner's troupe.Params, for sources that act; outlives it */
     trp_stop *stop;           /* the learner's; may be NULL */
 } trp_source_use;

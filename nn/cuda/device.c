@@ -18,9 +18,15 @@ static trp_device_bytes cuda_memory(trp_device *device)
     return machine->impl->memory(machine);
 }
 
+static const trp_allocator *cuda_host_memory(trp_device *device)
+{
+    return &pinned_of(device)->allocator;
+}
+
 static const struct device_impl cuda_impl = {
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .host_memory = cuda_host_memory,
     .memory = cuda_memory,
     .queue_create = cuda_queue_create,
     .plan_create = cuda_plan_create,
@@ -28,5 +34,6 @@ static const struct device_impl cuda_impl = {
 
 void cuda_device_init(struct cuda_device *device, struct machine *machine)
 {
-    *device = (struct cuda_device){{&cuda_impl, machine->name}, machine};
+    *device = (struct cuda_device){.base = {&cuda_impl, machine->name}, .machine = machine};
+    pinned_init(&device->pinned, machine);
 }

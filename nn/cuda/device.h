@@ -3,11 +3,13 @@
 #define TRP_NN_CUDA_DEVICE_H
 
 #include "machine.h"
+#include "pinned.h"
 #include "nn/device.h"
 
 struct cuda_device {
     trp_device base;
     struct machine *machine; /* borrowed */
+    struct pinned pinned;
 };
 
 /* Lives as long as the process, as all devices do. */
@@ -16,6 +18,11 @@ void cuda_device_init(struct cuda_device *device, struct machine *machine);
 static inline struct machine *machine_of(trp_device *device)
 {
     return ((struct cuda_device *)device)->machine;
+}
+
+static inline struct pinned *pinned_of(trp_device *device)
+{
+    return &((struct cuda_device *)device)->pinned;
 }
 
 TRP_MUST_USE trp_status cuda_queue_create(trp_device *device, trp_queue **out);

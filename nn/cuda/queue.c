@@ -6,8 +6,8 @@
  * owner of such a call has ended.
  *
  * The host's memory is copied to and from pinned memory, a ring whose room is free again when a
- * mark behind it was waited for. What comes from the device lies there until then, too: whoever
- * reads it has waited. */
+ * mark behind it was waited for; what lies in pinned memory already goes from there. What comes
+ * from the device lies there until then, too: whoever reads it has waited. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +312,10 @@ static void settle_deliveries(struct cuda_queue *q, const void *from, size_t byt
 static void upload(struct cuda_queue *q, char *to, const char *from, size_t bytes)
 {
     settle_deliveries(q, from, bytes);
+    if (pinned_has(pinned_of(q->base.device), from, bytes)) {
+        q->machine->impl->copy(q->machine, q->stream, to, from, bytes);
+        return;
+    }
     for (size_t done = 0; done < bytes && ring_grow(q, bytes);) {
         size_t piece = bytes - done < q->ring_bytes / 2 ? bytes - done : q->ring_bytes / 2;
         char *room = ring_room(q, piece);

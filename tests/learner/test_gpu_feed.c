@@ -19,13 +19,16 @@ static const struct feed_shape shape = {.side = SIDE, .sequences = 1, .rows = RO
 
 static struct machine_impl counting;
 static const struct machine_impl *counted;
-static uint64_t copied; /* bytes, to it */
+static uint64_t copied, staged; /* bytes, to it; of them those that queues copied once more */
 static uint64_t pinned, unpinned;
+static struct pinned *count_pinned; /* the device's, but for its queues' own */
 
 static void count_copy(struct machine *machine, struct machine_stream *stream, void *to,
                        const void *from, size_t bytes)
 {
-    copied += counted->owns(machine, to) ? bytes : 0;
+    bool arrives = counted->owns(machine, to);
+    copied += arrives ? bytes : 0;
+    staged += arrives && !pinned_has(count_pinned, from, bytes) ? bytes : 0;
     counted->copy(machine, stream, to, from, bytes);
 }
 
@@ -51,6 +54,7 @@ static trp_device *counting_device(struct twin_device *twin)
     counting.pin = count_pin;
     counting.unpin = count_unpin;
     twin->machine.base.impl = &counting;
+    count_pinned = pinned_of(device);
     return device;
 }
 
@@ -94,6 +98,23 @@ static void bytes_are_those_that_are_copied(void **state)
     uint64_t fed = bytes_of_step(feed, fed_steps), resident = bytes_of_step(feed, resident_steps);
     assert_int_equal(fed, own + rest + (ROWS + STACK - 1) * frame + ROWS * STACK * sizeof(int32_t));
     assert_int_equal(resident, own + rest);
+    feed_end(feed);
+    free(twin);
+}
+
+/* What the updater itself sends lies in ordinary memory. */
+static void batches_are_copied_from_where_replay_left_them(void **state)
+{
+    (void)state;
+    struct twin_device *twin = xcalloc(1, sizeof *twin);
+    struct feed *feed = feed_begin(&shape, counting_device(twin));
+    copied = staged = 0;
+    fed_steps(feed, FEW);
+    uint64_t few = staged, few_copied = copied;
+    copied = staged = 0;
+    fed_steps(feed, MORE);
+    assert_int_equal(staged - few, (MORE - FEW) * ROWS * sizeof(int32_t));
+    assert_true(copied - few_copied > 4 * (staged - few));
     feed_end(feed);
     free(twin);
 }
@@ -143,6 +164,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_that_are_copied),
+        cmocka_unit_test(batches_are_copied_from_where_replay_left_them),
         cmocka_unit_test(copies_are_of_pinned_memory),
         cmocka_unit_test(a_host_is_fed_without_copies),
         cmocka_unit_test(the_least_of_the_bounds_is_one_of_them),

@@ -571,8 +571,17 @@ static inline trp_status late_plan_create(trp_device *device, trp_net **out,
     return TRP_OK;
 }
 
+static inline const trp_allocator *late_host_memory(trp_device *device)
+{
+    trp_device *host;
+    (void)device;
+    assert_int_equal(trp_device_find(&host, "cpu"), TRP_OK);
+    return trp_device_host_memory(host);
+}
+
 static const struct device_impl late_impl = {.alloc = late_alloc,
                                              .free = late_free,
+                                             .host_memory = late_host_memory,
                                              .queue_create = late_queue_create,
                                              .plan_create = late_plan_create};
 

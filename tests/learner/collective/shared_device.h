@@ -120,8 +120,10 @@ static inline void shared_free(trp_device *base, void *memory)
     mutex_unlock(&device->mutex);
 }
 
-static const struct device_impl shared_impl = {
-    .alloc = shared_alloc, .free = shared_free, .queue_create = shared_queue_create};
+static const struct device_impl shared_impl = {.alloc = shared_alloc,
+                                               .free = shared_free,
+                                               .host_memory = late_host_memory,
+                                               .queue_create = shared_queue_create};
 
 static inline void shared_device_init(struct shared_device *device, uint64_t seed)
 {

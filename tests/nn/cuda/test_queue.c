@@ -115,6 +115,73 @@ static void copies_larger_than_the_ring_come_whole(void **state)
     free(from);
 }
 
+/* Numbers come to the device as they are when it copies them, which this one does late. */
+static void assert_copied_late(struct scene *scene, float *memory, size_t count, bool late)
+{
+    float seen[COUNT] = {0};
+    for (size_t i = 0; i < count; i++)
+        memory[i] = 1;
+    trp_queue_copy(scene->queue, scene->memory[0], memory, count * sizeof(float));
+    for (size_t i = 0; i < count; i++)
+        memory[i] = 2;
+    trp_queue_copy(scene->queue, seen, scene->memory[0], count * sizeof(float));
+    OR_FAIL(wait_for_all(scene->queue));
+    for (size_t i = 0; i < count; i++)
+        assert_float_equal(seen[i], late ? 2 : 1, 0);
+}
+
+static void memory_for_it_is_copied_from_where_it_lies(void **state)
+{
+    struct scene *scene = *state;
+    const trp_allocator *allocator = trp_device_host_memory(scene->device);
+    float *blocks[3];
+    for (size_t i = 0; i < 3; i++)
+        blocks[i] = allocator->allocate(allocator->context, COUNT * sizeof(float));
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal((uintptr_t)blocks[i] % 64, 0);
+        assert_copied_late(scene, blocks[i], COUNT, true);
+        assert_copied_late(scene, blocks[i] + 7, COUNT - 7, true);
+    }
+    assert_copied_late(scene, scene->host, COUNT, false);
+    allocator->release(allocator->context, blocks[1]);
+    assert_copied_late(scene, blocks[0], COUNT, true);
+    assert_copied_late(scene, blocks[2], COUNT, true);
+    allocator->release(allocator->context, blocks[0]);
+    allocator->release(allocator->context, blocks[2]);
+}
+
+static struct machine_impl pins_no_more;
+
+static trp_status refuse_pin(struct machine *machine, size_t bytes, void **memory)
+{
+    (void)memory;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %zu bytes", machine->name, bytes);
+}
+
+static void forbid_unpin(struct machine *machine, void *memory)
+{
+    (void)machine, (void)memory;
+    fail_msg("it was not pinned");
+}
+
+static void where_nothing_more_is_pinned_memory_is_the_hosts_own(void **state)
+{
+    struct scene *scene = *state;
+    struct machine *machine = &scene->twin.machine.base;
+    const trp_allocator *allocator = trp_device_host_memory(scene->device);
+    assert_copied_late(scene, scene->host, COUNT, false); /* the ring is there */
+    const struct machine_impl *before = machine->impl;
+    pins_no_more = *before;
+    pins_no_more.pin = refuse_pin;
+    pins_no_more.unpin = forbid_unpin;
+    machine->impl = &pins_no_more;
+    float *memory = allocator->allocate(allocator->context, COUNT * sizeof(float));
+    assert_non_null(memory);
+    assert_copied_late(scene, memory, COUNT, false);
+    allocator->release(allocator->context, memory);
+    machine->impl = before;
+}
+
 static void a_function_of_the_host_sees_copies_of_its_operands(void **state)
 {
     struct scene *scene = *state;
@@ -437,6 +504,8 @@ int main(void)
         TEST(bytes_go_there_and_back),
         TEST(what_came_back_can_be_sent_again_before_anybody_waited),
         TEST(copies_larger_than_the_ring_come_whole),
+        TEST(memory_for_it_is_copied_from_where_it_lies),
+        TEST(where_nothing_more_is_pinned_memory_is_the_hosts_own),
         TEST(a_function_of_the_host_sees_copies_of_its_operands),
         TEST(a_list_that_comes_again_is_a_graph_and_another_one_is_not),
         TEST(a_copy_from_the_host_parts_a_list_only_where_it_has_to),

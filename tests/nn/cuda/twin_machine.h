@@ -151,7 +151,8 @@ static inline bool twin_owns(const struct machine *machine, const void *memory)
 static inline trp_status twin_pin(struct machine *machine, size_t bytes, void **memory)
 {
     (void)machine;
-    *memory = xmalloc(bytes);
+    *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(*memory);
     return TRP_OK;
 }
 

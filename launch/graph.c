@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/option_table.h"
 #include "core/limits.h"
 #include "devices.h"
 #include "limits.h"
@@ -72,6 +73,11 @@ void trp_program_destroy(trp_program *program)
 }
 
 /* ---- look-up ----------------------------------------------------------------------------- */
+
+const char *group_choice(const struct node_group *group, const char *option, uint32_t value)
+{
+    return option_find(group->table, option)->choices[value];
+}
 
 const struct node_group *program_group(const trp_program *program, trp_node node)
 {

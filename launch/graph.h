@@ -62,6 +62,9 @@ trp_program *program_keep(trp_program *program);
  * environments of replays and learners. */
 TRP_MUST_USE trp_status program_check(trp_program *program);
 
+/* The word for a value, which was checked, of an option that is a choice. */
+const char *group_choice(const struct node_group *group, const char *option, uint32_t value);
+
 /* Whether a mode has what its learners are to have: the table of learner/modes/mode.c. */
 TRP_MUST_USE trp_status learner_check_mode(const struct node_group *group);
 

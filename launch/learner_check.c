@@ -35,21 +35,16 @@ static const trp_optimizer *agent_optimizer(const trp_agent *agent, trp_optimize
     return known ? optimizer : NULL;
 }
 
-static const char *learner_choice(const struct node_group *group, const char *name, uint32_t choice)
-{
-    return option_find(group->table, name)->choices[choice];
-}
-
 trp_status learner_check_mode(const struct node_group *group)
 {
     const trp_learner_options *options = &group->options.learner;
     trp_optimizer optimizer;
     const trp_learner_mode_use use = {
-        .mode = learner_choice(group, "mode", options->mode),
+        .mode = group_choice(group, "mode", options->mode),
         .alone = !group_is_gang(group),
         .device = devices_name_gpu(group) ? devices_name(group) : NULL,
         .optimizer = agent_optimizer(&group->agent, &optimizer),
-        .compression = {.kind = learner_choice(group, "compression", options->compression),
+        .compression = {.kind = group_choice(group, "compression", options->compression),
                         .momentum = options->compression_momentum}};
     trp_status status = trp_learner_mode_check(&use);
     return status == TRP_OK ? TRP_OK

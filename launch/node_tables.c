@@ -81,10 +81,20 @@ static const trp_option server_rows[] = {
         .help = "learners on its host push and pull like those elsewhere"),
 };
 
-static const char *const learner_modes[] = {
-    "synchronous", "sharded", "hogwild", "local_sgd", "gossip", "server", "dogwild", "gaia", NULL};
-static const char *const compressions[] = {"none",    "bf16",     "f16",  "top-k",
-                                           "one-bit", "powersgd", "qsgd", NULL};
+static const char *const learner_modes[] = {[TRP_LEARNERS_SYNCHRONOUS] = "synchronous",
+                                            [TRP_LEARNERS_SHARDED] = "sharded",
+                                            [TRP_LEARNERS_HOGWILD] = "hogwild",
+                                            [TRP_LEARNERS_LOCAL_SGD] = "local_sgd",
+                                            [TRP_LEARNERS_GOSSIP] = "gossip",
+                                            [TRP_LEARNERS_SERVER] = "server",
+                                            [TRP_LEARNERS_DOGWILD] = "dogwild",
+                                            [TRP_LEARNERS_GAIA] = "gaia",
+                                            [TRP_LEARNERS_GAIA + 1] = NULL};
+static const char *const compressions[] = {
+    [TRP_COMPRESSION_NONE] = "none",       [TRP_COMPRESSION_BF16] = "bf16",
+    [TRP_COMPRESSION_F16] = "f16",         [TRP_COMPRESSION_TOP_K] = "top-k",
+    [TRP_COMPRESSION_ONE_BIT] = "one-bit", [TRP_COMPRESSION_POWERSGD] = "powersgd",
+    [TRP_COMPRESSION_QSGD] = "qsgd",       [TRP_COMPRESSION_QSGD + 1] = NULL};
 static const char *const failure_policies[] = {"stop", "continue", NULL};
 
 static const trp_option learner_rows[] = {

@@ -250,21 +250,11 @@ static char *ring_address(const trp_context *context)
 static trp_learner_group_options learner_group(const trp_context *context, const char *ring,
                                                const trp_learner_servers *servers)
 {
-    static const char *const modes[] = {
-        [TRP_LEARNERS_SYNCHRONOUS] = "synchronous", [TRP_LEARNERS_SHARDED] = "sharded",
-        [TRP_LEARNERS_HOGWILD] = "hogwild",         [TRP_LEARNERS_LOCAL_SGD] = "local_sgd",
-        [TRP_LEARNERS_GOSSIP] = "gossip",           [TRP_LEARNERS_SERVER] = "server",
-        [TRP_LEARNERS_DOGWILD] = "dogwild",         [TRP_LEARNERS_GAIA] = "gaia"};
-    static const char *const compressions[] = {
-        [TRP_COMPRESSION_NONE] = "none",       [TRP_COMPRESSION_BF16] = "bf16",
-        [TRP_COMPRESSION_F16] = "f16",         [TRP_COMPRESSION_TOP_K] = "top-k",
-        [TRP_COMPRESSION_ONE_BIT] = "one-bit", [TRP_COMPRESSION_POWERSGD] = "powersgd",
-        [TRP_COMPRESSION_QSGD] = "qsgd"};
     const trp_learner_options *options = &context->group->options.learner;
     return (trp_learner_group_options){
         .rendezvous = context_rendezvous(context),
         .name = context->group->name,
-        .mode = modes[options->mode],
+        .mode = group_choice(context->group, "mode", options->mode),
         .listen = ring,
         .sites = options->sites,
         .count = options->count,
@@ -274,7 +264,7 @@ static trp_learner_group_options learner_group(const trp_context *context, const
         .site_slack = options->site_slack,
         .bucket_bytes = (size_t)options->bucket_bytes,
         .timeout_ms = (uint32_t)options->collective_timeout_ms,
-        .compression = {.kind = compressions[options->compression],
+        .compression = {.kind = group_choice(context->group, "compression", options->compression),
                         .ratio = options->compression_ratio,
                         .warmup_steps = options->compression_warmup_steps,
                         .momentum = options->compression_momentum,

@@ -490,7 +490,18 @@ static void abort_doomed(void *arg)
     call_ends(group);
 }
 
-/* Ends what is on its way; what NCCL does besides goes on. From any thread. */
+/* Queues are waited for so long each, and others' meanwhile. */
+static void bound_abort(struct nccl_group *group, int64_t queues)
+{
+    mutex_lock(&group->mutex);
+    group->last =
+        deadline_earlier(group->last, deadline_in_ms(&clock_monotonic, queues * COLLECTIVE_STEP_MS +
+                                                                           COLLECTIVE_ABORT_MS));
+    mutex_unlock(&group->mutex);
+}
+
+/* Ends what is on its way; what NCCL does besides goes on. From any thread: the rank's own, which
+ * knows its queues, may never come to destroy the group. */
 static void abort_nccl(struct nccl_group *group)
 {
     mutex_lock(&group->calls);
@@ -501,6 +512,7 @@ static void abort_nccl(struct nccl_group *group)
     if (!comm)
         return;
     group->doomed = comm;
+    bound_abort(group, COLLECTIVE_QUEUES_MAX);
     if (thread_start(&group->aborter, "nccl abort", abort_doomed, group) != TRP_OK)
         abort_doomed(group);
 }
@@ -526,21 +538,11 @@ static void leave_nccl(struct nccl_group *group)
     leave_call(group);
 }
 
-/* Queues are waited for so long each, and others' meanwhile. */
-static void bound_abort(struct nccl_group *group)
-{
-    int64_t steps = group->queue_count > 0 ? group->queue_count : 1;
-    mutex_lock(&group->mutex);
-    group->last =
-        deadline_in_ms(&clock_monotonic, steps * COLLECTIVE_STEP_MS + COLLECTIVE_ABORT_MS);
-    mutex_unlock(&group->mutex);
-}
-
 void nccl_group_destroy(struct nccl_group *group)
 {
     if (!group)
         return;
-    bound_abort(group);
+    bound_abort(group, group->queue_count > 0 ? group->queue_count : 1);
     bool in_order = group->meeting == MEETING_DONE && !group->failed;
     if (!in_order)
         abort_nccl(group);

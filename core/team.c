@@ -194,6 +194,8 @@ struct team *team_here(void)
     for (struct team *team = teams; team; team = team->other)
         if (team->founder == &founder && (!largest || team->threads > largest->threads))
             largest = team;
+    if (largest)
+        largest->members++;
     mutex_unlock(&teams_mutex);
     return largest;
 }

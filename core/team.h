@@ -16,8 +16,8 @@ struct team;
 TRP_MUST_USE trp_status team_join(struct team **out, uint32_t threads);
 void team_leave(struct team *team); /* NULL is fine; the last one ends the threads */
 
-/* The largest team joined on the calling thread, for work between that of its members: it is gone
- * when they are. NULL: there is none. */
+/* Joins the largest team joined on the calling thread, for work between that of its members, who
+ * may leave meanwhile on other threads. NULL: there is none. */
 struct team *team_here(void);
 
 uint32_t team_size(const struct team *team);

@@ -117,6 +117,7 @@ static void host_queue_run(trp_queue *queue, const trp_kernel *kernel, const voi
     if (team) {
         call.shares = team_size(team);
         team_run(team, run_share, &call);
+        team_leave(team);
         return;
     }
     uint32_t before = flush_begin();

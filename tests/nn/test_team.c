@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <troupe/device.h>
+
 enum { PLANS = 4, ROWS = 64, INPUTS = 12, OUTPUTS = 3, PASSES = 200 };
 
 static const trp_mlp_options mlp = {.inputs = INPUTS, .hidden = {40, 24}, .outputs = OUTPUTS};
@@ -140,12 +142,66 @@ static void a_plan_outlives_the_thread_that_made_it(void **state)
     }
 }
 
+/* A kernel of the thread that made a plan, which ends on another one meanwhile. */
+struct meanwhile {
+    unsigned char *values; /* [1 << 20] */
+    struct plan *plan;
+    int *threads; /* of the process, as the plan is gone */
+};
+
+static void *end_plan(void *plan)
+{
+    plan_cleanup(plan);
+    return NULL;
+}
+
+static void run_whole(void *arguments)
+{
+    const struct meanwhile *meanwhile = arguments;
+    *meanwhile->threads = 0;
+}
+
+static void run_share(void *arguments, uint32_t share, uint32_t shares)
+{
+    const struct meanwhile *meanwhile = arguments;
+    pthread_t ender;
+    (void)shares;
+    if (share > 0)
+        return;
+    assert_int_equal(pthread_create(&ender, NULL, end_plan, meanwhile->plan), 0);
+    pthread_join(ender, NULL);
+    *meanwhile->threads = threads_of_process();
+}
+
+static void a_kernel_keeps_the_workers_of_a_plan_that_ends_elsewhere(void **state)
+{
+    static const trp_kernel kernel = {
+        .name = "test.meanwhile", .run = run_whole, .run_share = run_share};
+    enum { BYTES = 1 << 20 };
+    (void)state;
+    struct plan plan;
+    trp_device *device;
+    trp_queue *queue;
+    int before = threads_of_process(), during = 0;
+    OR_FAIL(trp_device_find(&device, "cpu"));
+    OR_FAIL(trp_queue_create(&queue, device));
+    plan_init(&plan, 6, 3);
+    struct meanwhile meanwhile = {calloc(BYTES, 1), &plan, &during};
+    trp_operand operand = {offsetof(struct meanwhile, values), BYTES, TRP_READ | TRP_WRITE};
+    trp_queue_run(queue, &kernel, &meanwhile, sizeof meanwhile, &operand, 1);
+    assert_true(during >= before + 2);
+    assert_threads(before);
+    trp_queue_destroy(queue);
+    free(meanwhile.values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_of_one_thread_share_its_workers),
         cmocka_unit_test(plans_of_one_thread_may_run_on_several_at_once),
         cmocka_unit_test(a_plan_outlives_the_thread_that_made_it),
+        cmocka_unit_test(a_kernel_keeps_the_workers_of_a_plan_that_ends_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/file.h"
 #include "core/flags.h"
 #include "core/hash.h"
 #include "core/option_table.h"
@@ -259,18 +260,20 @@ trp_status config_parse(struct config *config, const char *path, const char *tex
     return check_members(config, program);
 }
 
-trp_status config_read(struct config *config, const char *path, const char *program)
+/* `file` NULL: errno says why. */
+static trp_status read_stream(struct config *config, FILE *file, const char *path,
+                              const char *program)
 {
     *config = (struct config){0};
-    FILE *file = fopen(path, "re");
     if (!file)
-        return trp_fail(errno == ENOENT ? TRP_NOT_FOUND : TRP_FAILED_PRECONDITION, "%s: %s", path,
-                        strerror(errno));
+        return trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", path,
+                        file_errno_words(errno));
     char *text = xcalloc(1, RUN_CONFIG_BYTES_MAX + 2);
     size_t size = fread(text, 1, RUN_CONFIG_BYTES_MAX + 1, file);
     trp_status status = TRP_OK;
     if (ferror(file))
-        status = trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", path, strerror(errno));
+        status = trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", path,
+                          file_errno_words(errno));
     else if (size > RUN_CONFIG_BYTES_MAX)
         status = trp_fail(TRP_INVALID_ARGUMENT, "%s: a configuration has at most %d bytes", path,
                           RUN_CONFIG_BYTES_MAX);
@@ -279,6 +282,16 @@ trp_status config_read(struct config *config, const char *path, const char *prog
         status = config_parse(config, path, text, size + 1, program);
     free(text);
     return status;
+}
+
+trp_status config_read(struct config *config, const char *path, const char *program)
+{
+    return read_stream(config, fopen(path, "re"), path, program);
+}
+
+trp_status config_read_own(struct config *config, const char *path, const char *program)
+{
+    return read_stream(config, own_file_stream(path, "r"), path, program);
 }
 
 void config_cleanup(struct config *config)

@@ -14,9 +14,14 @@ struct config {
     struct cJSON *json;
 };
 
-/* Reads a file. NOT_FOUND, DATA_LOSS (no JSON, with the line), INVALID_ARGUMENT (no configuration,
- * with the member), FAILED_PRECONDITION (another program's); messages begin with the path. */
+/* Reads a file, which may be a pipe. NOT_FOUND, DATA_LOSS (no JSON, with the line),
+ * INVALID_ARGUMENT (no configuration, with the member), FAILED_PRECONDITION (another program's), or
+ * what the file system says; messages begin with the path. */
 TRP_MUST_USE trp_status config_read(struct config *config, const char *path, const char *program);
+
+/* A run's, which own_file_open() takes: nobody waits at a pipe that lies in its place. */
+TRP_MUST_USE trp_status config_read_own(struct config *config, const char *path,
+                                        const char *program);
 
 /* The same from memory. */
 TRP_MUST_USE trp_status config_parse(struct config *config, const char *path, const char *text,

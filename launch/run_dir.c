@@ -273,7 +273,7 @@ static char *newest_run_of(const char *program)
         struct config config;
         char *dir = xasprintf("%s/%s", runs_dir(), entry->d_name);
         char *path = xasprintf("%s/" RUN_CONFIG, dir);
-        bool fits = config_read(&config, path, program) == TRP_OK && stat(path, &info) == 0;
+        bool fits = config_read_own(&config, path, program) == TRP_OK && stat(path, &info) == 0;
         int64_t ns = fits ? info.st_mtim.tv_sec * INT64_C(1000000000) + info.st_mtim.tv_nsec : 0;
         config_cleanup(&config);
         free(path);
@@ -313,7 +313,7 @@ static trp_status read_config(struct run_dir *dir, struct launch_options *option
 {
     struct config config;
     char *path = xasprintf("%s/" RUN_CONFIG, dir->path);
-    trp_status status = config_read(&config, path, program->name);
+    trp_status status = config_read_own(&config, path, program->name);
     if (status == TRP_NOT_FOUND)
         status = trp_fail(TRP_NOT_FOUND, "%s: there is no run to resume (%s)", dir->path,
                           trp_last_error());

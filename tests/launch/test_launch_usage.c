@@ -160,6 +160,27 @@ static void the_latest_run_may_be_of_another_program(void **state)
     assert_last_line(scene, "err", "not of 'launch_program': --resume=DIR names another run");
 }
 
+/* A pipe, which somebody else may have put there, has no other end. */
+static void what_lies_in_place_of_a_configuration_is_not_waited_for(void **state)
+{
+    struct scene *scene = *state;
+    const char *first[] = {LAUNCH_PROGRAM, "--", "done", NULL};
+    const char *latest[] = {LAUNCH_PROGRAM, "--resume", "--", "done", NULL};
+    const char *named[] = {LAUNCH_PROGRAM, "--resume=runs/launch_program-pipe", "--", "done", NULL};
+    const char *others[] = {"/bin/sh", "-c",
+                            "mkdir runs/other runs/launch_program-pipe && "
+                            "mkfifo runs/launch_program-pipe/config.json && "
+                            "echo '{\"name\": \"other\", \"options\": {}}' "
+                            ">runs/other/config.json && ln -sfn other runs/latest",
+                            NULL};
+    assert_int_equal(scene_run(scene, first), 0);
+    assert_int_equal(scene_run(scene, others), 0);
+    assert_int_equal(scene_run(scene, latest), 2);
+    assert_last_line(scene, "err", " names the newest run of 'launch_program'");
+    assert_int_equal(scene_run(scene, named), 2);
+    assert_last_line(scene, "err", "config.json: it is a pipe or a device, and has to be a file");
+}
+
 static void a_given_directory_makes_no_other(void **state)
 {
     struct scene *scene = *state;
@@ -423,6 +444,7 @@ int main(void)
         TEST(a_run_without_a_directory_gets_a_new_one),
         TEST(the_latest_run_is_known_wherever_it_is),
         TEST(the_latest_run_may_be_of_another_program),
+        TEST(what_lies_in_place_of_a_configuration_is_not_waited_for),
         TEST(a_given_directory_makes_no_other),
         TEST(the_hint_after_a_stop_or_failure_repeats_the_run),
         TEST(who_fails_alone_stops_no_others),

@@ -160,6 +160,14 @@ static void (*const on_no_handler)(test_service *, const number *, Troupe__Test_
 
 static const char *const blocking[] = {"Wait", NULL};
 
+static ProtobufCService *service_of(trp_channel *channel)
+{
+    ProtobufCService *service;
+    assert_int_equal(trp_channel_service(channel, &troupe__test__test__descriptor, &service),
+                     TRP_OK);
+    return service;
+}
+
 static struct net *net_create(const char *kind, const trp_server_options *given)
 {
     struct net *net = xcalloc(1, sizeof *net);
@@ -183,8 +191,7 @@ static struct net *net_create(const char *kind, const trp_server_options *given)
                                             &(trp_channel_options){.connect_timeout_ms = 500}),
                          TRP_OK);
     }
-    assert_int_equal(
-        trp_channel_service(net->channel, &troupe__test__test__descriptor, &net->service), TRP_OK);
+    net->service = service_of(net->channel);
     return net;
 }
 
@@ -663,14 +670,11 @@ static void a_peer_that_never_comes_up_is_unavailable(void **state)
     (void)state;
     for (uint32_t fail_fast = 0; fail_fast < 2; fail_fast++) {
         trp_channel *channel;
-        ProtobufCService *service;
-        assert_int_equal(trp_channel_create(&channel, "unix:/tmp/troupe-nobody/s",
-                                            &(trp_channel_options){.connect_timeout_ms = 100,
-                                                                   .fail_fast = fail_fast}),
+        trp_channel_options options = {.connect_timeout_ms = 100, .fail_fast = fail_fast};
+        assert_int_equal(trp_channel_create(&channel, "unix:/tmp/troupe-nobody/s", &options),
                          TRP_OK);
-        assert_int_equal(trp_channel_service(channel, &troupe__test__test__descriptor, &service),
-                         TRP_OK);
-        assert_int_equal(call_number(service, "Increment", 1, NULL, NULL), TRP_UNAVAILABLE);
+        assert_int_equal(call_number(service_of(channel), "Increment", 1, NULL, NULL),
+                         TRP_UNAVAILABLE);
         assert_non_null(strstr(trp_last_error(), "/troupe.test.Test/Increment"));
         assert_non_null(strstr(trp_last_error(), "unix:/tmp/troupe-nobody/s"));
         if (!fail_fast)
@@ -679,19 +683,22 @@ static void a_peer_that_never_comes_up_is_unavailable(void **state)
     }
 }
 
-/* Its own deadline comes before that of the connection. */
+/* Its own deadline comes before that of the connection, and no resolver is asked. */
 static void a_late_call_says_that_nobody_listens(void **state)
 {
     (void)state;
-    trp_channel *channel;
-    ProtobufCService *service;
-    trp_call_options soon = {.timeout_ms = 100};
-    assert_int_equal(trp_channel_create(&channel, "unix:/tmp/troupe-nobody/s", NULL), TRP_OK);
-    assert_int_equal(trp_channel_service(channel, &troupe__test__test__descriptor, &service),
-                     TRP_OK);
-    assert_int_equal(call_number(service, "Increment", 1, NULL, &soon), TRP_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(trp_last_error(), "/s: took longer than its deadline: No such file or"));
-    trp_channel_destroy(channel);
+    const trp_call_options soon = {.timeout_ms = 100};
+    static const char *const rows[][2] = {
+        {"unix:/tmp/troupe-nobody/s", "/s: took longer than its deadline: No such file or"},
+        {"localhost:1", ":1: took longer than its deadline: it is not connected"}};
+    for (size_t i = 0; i < 2; i++) {
+        trp_channel *channel;
+        assert_int_equal(trp_channel_create(&channel, rows[i][0], NULL), TRP_OK);
+        assert_int_equal(call_number(service_of(channel), "Increment", 1, NULL, &soon),
+                         TRP_DEADLINE_EXCEEDED);
+        assert_non_null(strstr(trp_last_error(), rows[i][1]));
+        trp_channel_destroy(channel);
+    }
 }
 
 static void keep_value(const number *reply, void *data)
@@ -717,10 +724,7 @@ static void a_channel_has_one_proxy_per_service(void **state)
 {
     (void)state;
     struct net *net = net_create("unix", &(trp_server_options){.threads = 1});
-    ProtobufCService *service;
-    assert_int_equal(trp_channel_service(net->channel, &troupe__test__test__descriptor, &service),
-                     TRP_OK);
-    assert_ptr_equal(service, net->service);
+    assert_ptr_equal(service_of(net->channel), net->service);
     net_destroy(net);
 }
 

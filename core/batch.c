@@ -17,7 +17,10 @@ enum {
 static void *libc_allocate(void *context, size_t bytes)
 {
     (void)context;
-    return aligned_alloc(BATCH_ALIGNMENT, bytes);
+    if (bytes > SIZE_MAX - BATCH_ALIGNMENT)
+        return NULL;
+    return aligned_alloc(BATCH_ALIGNMENT,
+                         (bytes + BATCH_ALIGNMENT - 1) & ~(size_t)(BATCH_ALIGNMENT - 1));
 }
 
 static void libc_release(void *context, void *memory)
@@ -26,7 +29,7 @@ static void libc_release(void *context, void *memory)
     free(memory);
 }
 
-static const trp_allocator libc_allocator = {.allocate = libc_allocate, .release = libc_release};
+const trp_allocator libc_allocator = {.allocate = libc_allocate, .release = libc_release};
 
 /* SIZE_MAX: more than can be said. */
 static size_t batch_bytes(const trp_tensor_spec *columns, size_t column_count, uint32_t capacity)

@@ -22,6 +22,9 @@ struct batch {
     trp_allocator allocator;
 };
 
+/* The C library's memory. Safe from any thread. */
+extern const trp_allocator libc_allocator;
+
 /* RESOURCE_EXHAUSTED: a batch of so many rows is more than the machine's memory. Messages begin
  * with `who`, and name batch_size and the bytes. */
 trp_status batch_check(const trp_tensor_spec *columns, size_t column_count, uint32_t capacity,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/batch.h"
 #include "core/team.h"
 #include "flush.h"
 #include "limits.h"
@@ -46,24 +47,10 @@ static void host_free(trp_device *device, void *memory)
     free(memory);
 }
 
-static void *host_memory_allocate(void *context, size_t bytes)
-{
-    (void)context;
-    return aligned_alloc(ALIGNMENT, round_up(bytes, ALIGNMENT));
-}
-
-static void host_memory_release(void *context, void *memory)
-{
-    (void)context;
-    free(memory);
-}
-
 static const trp_allocator *host_memory(trp_device *device)
 {
-    static const trp_allocator allocator = {.allocate = host_memory_allocate,
-                                            .release = host_memory_release};
     (void)device;
-    return &allocator;
+    return &libc_allocator;
 }
 
 static void host_queue_destroy(trp_queue *queue)

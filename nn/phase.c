@@ -118,27 +118,21 @@ void trp_phase_measure_parts(trp_queue *queue, const trp_optimizer *optimizer,
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static void step_range(const struct phase_step_arguments *job, size_t lo, size_t hi)
+static void step_share(void *arguments, uint32_t share, uint32_t shares)
 {
+    const struct phase_step_arguments *job = arguments;
     const trp_phases *phases = job->phases;
     if (phases->skipped)
         return;
     trp_optimizer_step(&job->optimizer, phases->steps + 1,
                        trp_clip_scale(phases->norm2, (float)job->optimizer.max_norm), job->params,
-                       job->grads, job->state, lo, hi);
+                       job->grads, job->state, team_share(job->count, share, shares),
+                       team_share(job->count, share + 1, shares));
 }
 
 static void step_whole(void *arguments)
 {
-    const struct phase_step_arguments *job = arguments;
-    step_range(job, 0, job->count);
-}
-
-static void step_share(void *arguments, uint32_t share, uint32_t shares)
-{
-    const struct phase_step_arguments *job = arguments;
-    step_range(job, team_share(job->count, share, shares),
-               team_share(job->count, share + 1, shares));
+    step_share(arguments, 0, 1);
 }
 
 void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *params,
@@ -185,24 +179,18 @@ void trp_phase_end(trp_queue *queue, float *grads, size_t count, trp_phases *pha
     trp_queue_zero(queue, grads, count * sizeof *grads);
 }
 
-static void polyak_range(const struct polyak_arguments *job, size_t lo, size_t hi)
+static void polyak_share(void *arguments, uint32_t share, uint32_t shares)
 {
+    const struct polyak_arguments *job = arguments;
     float *target = job->target;
-    for (size_t i = lo; i < hi; i++)
+    size_t hi = team_share(job->count, share + 1, shares);
+    for (size_t i = team_share(job->count, share, shares); i < hi; i++)
         target[i] += job->rate * (job->params[i] - target[i]);
 }
 
 static void polyak(void *arguments)
 {
-    const struct polyak_arguments *job = arguments;
-    polyak_range(job, 0, job->count);
-}
-
-static void polyak_share(void *arguments, uint32_t share, uint32_t shares)
-{
-    const struct polyak_arguments *job = arguments;
-    polyak_range(job, team_share(job->count, share, shares),
-                 team_share(job->count, share + 1, shares));
+    polyak_share(arguments, 0, 1);
 }
 
 void trp_polyak_update(trp_queue *queue, float *target, const float *params, float rate,

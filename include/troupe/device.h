@@ -64,9 +64,10 @@ TRP_API bool trp_device_is_host(const trp_device *device);
 TRP_API TRP_MUST_USE trp_status trp_device_alloc(trp_device *device, size_t bytes, void **memory);
 TRP_API void trp_device_free(trp_device *device, void *memory);
 
-/* Memory of the host that copies to the device are quickest from: on a GPU pinned, from where they
- * are made without another copy on the host. For trp_sampler_options.allocator and the like; it
- * lives as long as the process, and any thread may use it. */
+/* Memory of the host that copies to the device are quickest from: on a GPU pinned, as long as that
+ * is to be had, from where they are made without another copy on the host; of a host the C
+ * library's. For trp_sampler_options.allocator and the like. The allocator is the device's, for as
+ * long as the process; any thread may use it, and none of its memory is zeroed. */
 TRP_API const trp_allocator *trp_device_host_memory(trp_device *device);
 
 typedef struct {
@@ -120,9 +121,10 @@ typedef struct {
         *name; /* under which a device may have code of its own for it; others bring the
                   operands to the host, run what follows there, and take back what it wrote */
     void (*run)(void *arguments);
-    /* NULL, or one of `shares` that together are the same to the bit and touch nothing that another
-     * one writes: where the calling thread has plans of several threads (nn.h), these run the
-     * shares of a long kernel side by side. */
+    /* NULL, or `share` of `shares` parts that together do what `run` does, to the bit, and of which
+     * none touches what another one writes. Where the calling thread has plans of several threads
+     * (nn.h), these run the parts of a kernel on a host side by side if its operands have 256 KiB
+     * or more; the arguments are one struct for all of them. */
     void (*run_share)(void *arguments, uint32_t share, uint32_t shares);
 } trp_kernel;
 

@@ -63,7 +63,8 @@ TRP_API int32_t trp_dtype_parse(const char *name);
 TRP_API size_t trp_tensor_bytes(const trp_tensor_spec *spec);
 
 /* Memory for the columns of batches, such as pinned memory that a device copies from: asked for
- * when a sampler is made, and given back when it is destroyed, by the threads that do so. */
+ * when a sampler, a rollout or a source of batches is made, and given back when it is destroyed, by
+ * the threads that do so. */
 typedef struct {
     void *(*allocate)(void *context, size_t bytes); /* aligned to 64; NULL: there is none */
     void (*release)(void *context, void *memory);

@@ -5,14 +5,14 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
-#include "nn/graph.h"
+#include "core/batch.h"
 
 static void *pinned_allocate(void *context, size_t bytes)
 {
     struct pinned *pinned = context;
     void *memory;
     if (pinned->machine->impl->pin(pinned->machine, bytes, &memory) != TRP_OK)
-        return aligned_alloc(ALIGNMENT, round_up(bytes, ALIGNMENT));
+        return libc_allocator.allocate(libc_allocator.context, bytes);
     mutex_lock(&pinned->mutex);
     *ARRAY_PUSH(pinned->ranges, pinned->count, pinned->room) = (struct pinned_range){memory, bytes};
     mutex_unlock(&pinned->mutex);
@@ -44,7 +44,7 @@ static void pinned_release(void *context, void *memory)
     if (pinned_forget(pinned, memory))
         pinned->machine->impl->unpin(pinned->machine, memory);
     else
-        free(memory);
+        libc_allocator.release(libc_allocator.context, memory);
 }
 
 void pinned_init(struct pinned *pinned, struct machine *machine)

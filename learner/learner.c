@@ -289,7 +289,8 @@ static trp_status read_compression(const trp_compression_options *from, struct c
                                     .keep_momentum = from->keep_momentum,
                                     .rank = from->rank,
                                     .bits = from->bits};
-    return compress_find(from->kind, &to->kind);
+    trp_status status = compress_find(from->kind, &to->kind);
+    return status == TRP_OK ? TRP_OK : trp_fail(status, "learner: %s", trp_last_error());
 }
 
 static trp_status prepare(trp_learner *learner)

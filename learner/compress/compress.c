@@ -27,7 +27,7 @@ trp_status compress_find(const char *name, enum compression *kind)
     if (*kind < COMPRESSIONS)
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT,
-                    "learner: compression is '%s', must be none, bf16, f16, top-k, one-bit, "
+                    "compression is '%s', must be none, bf16, f16, top-k, one-bit, "
                     "powersgd or qsgd",
                     name);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <troupe/learner.h>
+#include "core/buffer.h"
 #include "dogwild.h"
 #include "hogwild.h"
 #include "limits.h"
@@ -81,18 +82,27 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 /* ---- what fits ------------------------------------------------------------------------------- */
 
+static trp_status no_such_mode(const char *name)
+{
+    struct buffer names = {0};
+    for (size_t i = 0; i < ROWS; i++) {
+        buffer_append(&names, text_bytes(i > 0 ? ", " : ""));
+        buffer_append(&names, text_bytes(rows[i].name));
+    }
+    trp_status status = trp_fail(TRP_INVALID_ARGUMENT, "mode is '%s', must be one of %s", name,
+                                 buffer_text(&names));
+    buffer_cleanup(&names);
+    return status;
+}
+
+/* NULL: the first one. */
 static trp_status find_row(const char *name, const struct mode_row **row)
 {
     size_t i = 0;
     while (name && i < ROWS && strcmp(name, rows[i].name) != 0)
         i++;
     *row = &rows[i < ROWS ? i : 0];
-    if (i < ROWS)
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "mode is '%s', must be synchronous, sharded, hogwild, dogwild, local_sgd, "
-                    "gossip, gaia or server",
-                    name);
+    return i < ROWS ? TRP_OK : no_such_mode(name);
 }
 
 static trp_status check_compression_fits(const struct mode_row *row,

@@ -36,7 +36,8 @@ struct trp_learner {
     size_t source_count;
     struct trp_update_run update;
     uint32_t publish_every;                        /* steps */
-    trp_batch batches[2][TRP_UPDATER_SOURCES_MAX]; /* of the last step and the one before */
+    trp_batch batches[2][TRP_UPDATER_SOURCES_MAX]; /* of the last update and the one to come */
+    uint64_t updates;                              /* a round without batches is none */
     uint64_t owed;                                 /* the step that is to be collected; 0: none */
     bool torn; /* the updater failed: its vectors may be of no step */
     trp_publisher *publisher;
@@ -529,10 +530,11 @@ static trp_status step(trp_learner *learner)
     struct mode_round round = {.number = number, .steps = number, .whole = true};
     bool publish_due = round.number % learner->publish_every == 0;
     bool at_once = !learner->updater->impl->collect || publish_due;
-    trp_batch *batches = learner->batches[round.number % 2];
+    trp_batch *batches = learner->batches[learner->updates % 2];
     TRP_TRY(saver_check(&learner->saver));
     TRP_TRY(bring(learner, batches, &round));
     bool updated = round.has_batch;
+    learner->updates += updated;
     TRP_TRY(update_of_round(learner, &round, batches));
     if (round.whole) {
         learner->number = round.number;

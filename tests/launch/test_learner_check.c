@@ -3,7 +3,9 @@
 #include "graph_fixture.h"
 
 #include <troupe/impala.h>
+#include <troupe/learner.h>
 #include <troupe/ppo.h>
+#include "core/option_table.h"
 
 struct wish {
     trp_agent agent;
@@ -178,6 +180,29 @@ static void each_pair_that_cannot_be_is_refused_by_name(void **state)
     check_wish(&wish, NULL);
 }
 
+/* As the option itself says, of whom no learner is asked. */
+static void compression_is_read_where_a_mode_has_some(void **state)
+{
+    (void)state;
+    trp_agent agent = dqn_with(TRP_ADAM);
+    trp_program *program = trp_program_create("cartpole");
+    trp_learner_options learning = {
+        .agent = &agent,
+        .replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent})};
+    trp_node learner = trp_add_learner(program, "learner", &learning);
+    const struct node_group *group = program_group(program, learner);
+    const trp_option *option = option_find(group->table, "compression");
+    const char *const *modes = option_find(group->table, "mode")->choices;
+    for (uint32_t mode = 0; modes[mode]; mode++) {
+        trp_learner_options options = {.mode = mode, .compression = TRP_COMPRESSION_BF16};
+        trp_learner_mode_use use = {.mode = modes[mode], .compression.kind = "bf16"};
+        bool has = trp_learner_mode_check(&use) == TRP_OK;
+        if (option_is_idle(group->table, option, &options) == has)
+            fail_msg("%s", modes[mode]);
+    }
+    trp_program_destroy(program);
+}
+
 /* 2 actors of 4 copies that wait after 4 items each, and batches of 8. */
 static void actors_that_wait_insert_what_a_version_is_made_of(void **state)
 {
@@ -291,6 +316,7 @@ int main(void)
         cmocka_unit_test(parameters_in_memory_of_hosts_are_on_no_gpu),
         cmocka_unit_test(hosts_of_learners_and_idle_ones_have_a_server_each),
         cmocka_unit_test(each_pair_that_cannot_be_is_refused_by_name),
+        cmocka_unit_test(compression_is_read_where_a_mode_has_some),
         cmocka_unit_test(actors_that_wait_insert_what_a_version_is_made_of),
         cmocka_unit_test(who_does_not_wait_or_learns_of_items_again_needs_no_more),
         cmocka_unit_test(all_copies_of_an_actor_act_before_it_waits),

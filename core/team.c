@@ -186,7 +186,7 @@ void team_leave(struct team *team)
         team_destroy(team);
 }
 
-struct team *team_here(void)
+struct team *team_join_here(void)
 {
     struct team *largest = NULL;
     once_run(&teams_once, teams_init);

@@ -18,7 +18,7 @@ void team_leave(struct team *team); /* NULL is fine; the last one ends the threa
 
 /* Joins the largest team joined on the calling thread, for work between that of its members, who
  * may leave meanwhile on other threads. NULL: there is none. */
-struct team *team_here(void);
+struct team *team_join_here(void);
 
 uint32_t team_size(const struct team *team);
 

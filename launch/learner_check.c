@@ -118,7 +118,7 @@ static trp_status check_waits(const trp_program *program, const struct node_grou
                     "learner '%s': its actors wait for a version after %" PRIu64
                     " items (sync_every_items), and one is made of %" PRIu64 " (%u learner%s, "
                     "batch_size %" PRIu64 ", publish_every %u): everybody would wait for everybody",
-                    group->name, items, need, group->count, group->count == 1 ? "" : "s", batch,
+                    group->name, items, need, group->count, plural(group->count), batch,
                     options->publish_every);
 }
 

@@ -85,14 +85,14 @@ static void run_share(void *arg, uint32_t share)
     flush_end(before);
 }
 
-/* NULL: it runs on the calling thread alone. */
+/* Joined. NULL: it runs on the calling thread alone. */
 static struct team *team_for(const trp_kernel *kernel, const trp_operand *operands,
                              size_t operand_count)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < operand_count; i++)
         bytes += operands[i].bytes;
-    return kernel->run_share && bytes >= SHARED_BYTES_MIN ? team_here() : NULL;
+    return kernel->run_share && bytes >= SHARED_BYTES_MIN ? team_join_here() : NULL;
 }
 
 static void host_queue_run(trp_queue *queue, const trp_kernel *kernel, const void *arguments,

@@ -35,7 +35,7 @@ static trp_status connect_to(struct target *target, const char *address)
 {
     trp_channel_options options = {.connect_timeout_ms = target->connect_ms};
     TRP_TRY(trp_channel_create(&target->channel, address, &options));
-    char *why = reach(address, (int)target->connect_ms, true);
+    char *why = reach(address, (int)target->connect_ms);
     trp_status there = why ? trp_fail(TRP_UNAVAILABLE, "%s: %s", address, why) : TRP_OK;
     free(why);
     TRP_TRY(there);

@@ -36,6 +36,8 @@ enum {
     TEAM_SPINS = 16, /* between looks at the clock */
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
     NSTEP_MAX = 1024,
+    /* reach.c: names that are asked for at a time; each may keep a thread for ten seconds. */
+    LOOKUPS_MAX = 16,
     /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer
      * after so long: its client knows after 80 s at most that the link is gone. */
     RPC_KEEPALIVE_MS = 60000,

@@ -221,8 +221,7 @@ static bool is_connected(const trp_channel *channel)
 static void call_cancel_because(const trp_channel *channel, grpc_call *call, grpc_status_code code,
                                 const char *what)
 {
-    bool can_wait = code == GRPC_STATUS_UNAVAILABLE; /* the call's own deadline is still to come */
-    char *why = is_connected(channel) ? NULL : reach(channel->address, RPC_REACH_MS, can_wait);
+    char *why = is_connected(channel) ? NULL : reach(channel->address, RPC_REACH_MS);
     char *text = xasprintf("%s%s%s", what, why ? ": " : "", why ? why : "");
     grpc_call_cancel_with_status(call, code, text, NULL);
     free(text);

@@ -46,8 +46,7 @@ enum {
      */
     RPC_KEPT_BYTES = 128 << 20,
     /* rpc/: how late a call whose time is up may end as it asks why its peer is not there: 100
-     * times what a connection within a host takes. Only one that has no deadline of its own, or a
-     * later one, waits for the resolver, too. */
+     * times what a connection within a host takes. */
     RPC_REACH_MS = 100,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,

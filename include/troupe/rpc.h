@@ -282,7 +282,7 @@ typedef struct trp_channel trp_channel;
 typedef struct {
     /* 0: 60 000. Bound of the wait for a peer that is not up yet, or away; a call's own deadline
      * may pass first. Both end it with why nobody could be connected to, which takes up to 100 ms
-     * more; the first one may have a host's name looked up besides. */
+     * more. */
     int64_t connect_timeout_ms;
     bool fail_fast;             /* do not wait for the peer: UNAVAILABLE at once */
     uint64_t max_message_bytes; /* both directions; 0: no limit */

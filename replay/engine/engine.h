@@ -70,6 +70,7 @@ struct engine_table {
     struct clearing *clearing; /* its limits became smaller, and items are still to go; or NULL */
     int64_t shrunk;            /* items that went so */
     int64_t inserted_at_ns;    /* the last insert, wall clock */
+    uint64_t found_end;        /* behind the newest item of another life of the store */
     struct engine_staleness staleness;
 };
 

@@ -227,6 +227,7 @@ static trp_status item_seen(void *arg, uint32_t id, uint64_t seq, double priorit
         table = engine->seen = engine_table_with_id(engine, id);
     assert(table); /* all that the store has are open */
     table_restore(table->table, seq, priority);
+    table->found_end = seq + 1; /* they ascend */
     return TRP_OK;
 }
 

@@ -318,8 +318,7 @@ void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir
     *admin =
         (struct admin){.base = {.descriptor = &troupe__replay__descriptor, .invoke = admin_invoke},
                        .dir = xstrdup(dir),
-                       .durability = "",
-                       .opened_ns = clock_wall_ns()};
+                       .durability = ""};
     mutex_init(&admin->mutex);
     struct checkpointer_options options = {
         .store_dir = admin->dir,

@@ -24,7 +24,6 @@ struct admin {
     char *dir;
     const char *durability; /* "" over files */
     int64_t started_ns;     /* CLOCK_MONOTONIC; 0 over files */
-    int64_t opened_ns;      /* wall clock: older items are of another life of the store */
     struct checkpointer checkpointer;
     struct fetch_plan *plans[REPLAY_FETCH_PLANS]; /* guarded by `mutex` */
     uint32_t plan_next;                           /* the one left longest ago, if all are taken */

@@ -206,8 +206,7 @@ struct items_work {
     Troupe__ReplayItemsResponse *reply;
 };
 
-static Troupe__ReplayItem *item_copy(const struct admin *admin, const struct engine_table *table,
-                                     const struct item *item)
+static Troupe__ReplayItem *item_copy(const struct engine_table *table, const struct item *item)
 {
     Troupe__ReplayItem *out = message_new(&troupe__replay_item__descriptor);
     out->key = item->key;
@@ -219,7 +218,7 @@ static Troupe__ReplayItem *item_copy(const struct admin *admin, const struct eng
     out->chunk_count = item->trajectory->chunk_count;
     out->bytes = item_chunk_bytes(item);
     out->counted_in_this_life =
-        table->facts->options->max_times_sampled <= 0 && item->inserted_at_ns < admin->opened_ns;
+        table->facts->options->max_times_sampled <= 0 && item->seq < table->found_end;
     return out;
 }
 
@@ -234,7 +233,7 @@ static trp_status items_collect(void *arg)
     for (uint32_t i = work->offset; i < walk->seen_count; i++) {
         const struct item *item = seen_item(table, &walk->seen[i]);
         if (item)
-            out->items[out->n_items++] = item_copy(walk->admin, table, item);
+            out->items[out->n_items++] = item_copy(table, item);
     }
     out->table_size = walk->table_size;
     out->order = xstrdup(orders[walk->order].words);

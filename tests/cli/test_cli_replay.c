@@ -193,6 +193,9 @@ static void samplings_that_nobody_counted_are_no_0(void **state)
     sample_both(desk);
     assert_sampled(desk, desk->address, "t", "1+");
     assert_sampled(desk, desk->address, "u", "2");
+    assert_troupe(desk, 0, "replay reset %s t --yes", desk->address);
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_sampled(desk, desk->address, "t", "0"); /* of this life */
     desk_stop(desk);
 }
 

@@ -25,9 +25,10 @@ static trp_status sent_create(trp_device *device, size_t bytes, void **memory)
 
 static void sent_destroy(trp_device *device, void *memory)
 {
+    if (!memory) /* and maybe no device */
+        return;
     const trp_allocator *allocator = trp_device_host_memory(device);
-    if (memory)
-        allocator->release(allocator->context, memory);
+    allocator->release(allocator->context, memory);
 }
 
 /* ---- what there is --------------------------------------------------------------------------- */

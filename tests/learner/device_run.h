@@ -201,7 +201,7 @@ struct wanted {
     uint32_t members;
 };
 
-static inline void run_begin(struct run *run, const struct wanted *wanted)
+static inline trp_status run_create(struct run *run, const struct wanted *wanted)
 {
     const trp_env_spec *env;
     *run = (struct run){.source = {.base = {&drawn_impl},
@@ -226,13 +226,18 @@ static inline void run_begin(struct run *run, const struct wanted *wanted)
         .group = {.rendezvous = wanted->rendezvous, .count = wanted->members, .timeout_ms = 20000}};
     OR_FAIL(trp_agent_check(&wanted->agent, wanted->env));
     OR_FAIL(trp_env_find(wanted->env, &env));
-    OR_FAIL(wanted->agent.impl->updater(&wanted->agent, env,
+    TRP_TRY(wanted->agent.impl->updater(&wanted->agent, env,
                                         &(trp_updater_options){.batch_size = BATCH,
                                                                .device = wanted->device,
                                                                .threads = wanted->threads},
                                         &loop.updater));
     run->vector_count = loop.updater->vector_count;
-    OR_FAIL(trp_learner_create(&run->learner, &loop));
+    return trp_learner_create(&run->learner, &loop);
+}
+
+static inline void run_begin(struct run *run, const struct wanted *wanted)
+{
+    OR_FAIL(run_create(run, wanted));
     run->status = trp_learner_run(run->learner);
 }
 

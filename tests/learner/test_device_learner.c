@@ -484,6 +484,32 @@ static void twice(void *arguments)
     *job->to = 2 * *job->from;
 }
 
+/* Of so many allocations each may be the first one that fails. */
+static void a_device_without_room_for_a_learner_is_an_error(void **state)
+{
+    struct wanted wanted = {
+        .env = "Dots?frame_stack=4",
+        .agent = trp_ppo(&(trp_ppo_options){.network = TRP_TORSO_IMPALA, .unroll = 5})};
+    void *taken[LATE_ALLOCATIONS];
+    trp_status status = TRP_RESOURCE_EXHAUSTED;
+    (void)state;
+    for (size_t room = 0; status != TRP_OK; room++) {
+        struct late_device *late = late_create(1);
+        struct run run;
+        wanted.device = &late->base;
+        for (size_t i = room; i < LATE_ALLOCATIONS; i++)
+            OR_FAIL(trp_device_alloc(&late->base, 1, &taken[i]));
+        status = run_create(&run, &wanted);
+        if (status != TRP_OK)
+            assert_int_equal(status, TRP_RESOURCE_EXHAUSTED);
+        remove_dir(run.dir);
+        run_end(&run);
+        for (size_t i = room; i < LATE_ALLOCATIONS; i++)
+            trp_device_free(&late->base, taken[i]);
+        late_destroy(late);
+    }
+}
+
 static void kernels_come_in_the_order_of_queues_and_waits(void **state)
 {
     (void)state;
@@ -538,6 +564,7 @@ int main(void)
             a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_learned),
         cmocka_unit_test(a_run_that_fails_waits_for_its_device_before_anything_goes),
         cmocka_unit_test(a_device_that_is_lost_ends_the_run_with_its_words),
+        cmocka_unit_test(a_device_without_room_for_a_learner_is_an_error),
         cmocka_unit_test(kernels_come_in_the_order_of_queues_and_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* What is said of an address at which nobody can be reached. */
 #include <dlfcn.h>
 #include <netdb.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +20,7 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/reach.h"
+#include "patience.h"
 
 enum { SOON_MS = 50, LATER_MS = 10000, CALLERS = 8 };
 
@@ -99,13 +99,16 @@ static void a_resolver_that_does_not_answer_is_waited_for_no_longer(void **state
         assert_true(clock_now_ns(&clock_monotonic) - since_ns < UINT64_C(5000000000));
     }
     assert_reach("slow.example:1", 60000, "Temporary failure"); /* too many are asked for */
-    while (asked < LOOKUPS_MAX)                                 /* their threads may begin late */
-        sched_yield();
+    struct deadline deadline = patience();
+    while (asked < LOOKUPS_MAX) /* their threads may begin late */
+        look_again_soon(deadline, "the resolver to be asked");
     for (int i = 0; i <= LOOKUPS_MAX; i++)
         sem_post(&answers);
     char *why; /* as soon as the first one has gone */
-    while ((why = reach("slow.example:1", 60000)) && strstr(why, "Temporary"))
+    while ((why = reach("slow.example:1", 60000)) && strstr(why, "Temporary")) {
         free(why);
+        look_again_soon(deadline, "a look-up that is over");
+    }
     assert_non_null(why);
     assert_non_null(strstr(why, "connection refused"));
     free(why);

@@ -331,6 +331,16 @@ static int leaf_run(const struct command *command, const char *name, int argc, c
     return status;
 }
 
+/* The group that has a command of this name; NULL: none has. */
+static const char *group_with(const struct command *command, const char *word)
+{
+    for (const struct command *group = command->commands; group->name; group++)
+        for (const struct command *each = group->commands; each && each->name; each++)
+            if (strcmp(each->name, word) == 0)
+                return group->name;
+    return NULL;
+}
+
 static int unknown_command(const struct command *command, const char *name, const char *word)
 {
     const char *names[OPTIONS_MAX + 1] = {NULL};
@@ -339,6 +349,12 @@ static int unknown_command(const struct command *command, const char *name, cons
     for (const struct command *each = command->commands; each->name; each++)
         names[count++] = each->name;
     assert(count < OPTIONS_MAX);
+    const char *group = group_with(command, word);
+    if (group)
+        return cli_wrong(name,
+                         "there is no command '%s'; did you mean '%s %s'? (%s --help lists "
+                         "them)",
+                         word, group, word, name);
     return cli_wrong(name, "there is no command '%s'%s (%s --help lists them)", word,
                      word_guess(word, names, guess), name);
 }

@@ -31,11 +31,10 @@ static const struct command commands[] = {
     {.name = "options",
      .summary = "what may be set on built-in agents and nodes",
      .arguments = "[KIND...]",
-     .details =
-         "Prints the options of an agent (dqn, ppo, ...) or a kind of node (replay, learner, "
-         "actor, evaluator), or all. A program takes them as --set GROUP.OPTION=VALUE, those of "
-         "its agents as --set agent.OPTION=VALUE, and in a file as --config FILE; PROGRAM "
-         "--options prints its own, with their values.",
+     .details = "Prints the options of an agent (dqn, ppo, ...) or a kind of node (replay, server, "
+                "learner, cache, actor, evaluator), or all. A program takes them as --set "
+                "GROUP.OPTION=VALUE, those of its agents as --set agent.OPTION=VALUE, and in a "
+                "file as --config FILE; PROGRAM --options prints its own, with their values.",
      .listing = options_listing,
      .run = options_command},
     {.name = "replay",

@@ -27,7 +27,8 @@ static const trp_option_table *(*const agent_tables[])(void) = {
     trp_ppo_option_table, trp_r2d2_option_table,   trp_sac_option_table, trp_td3_option_table,
 };
 
-static const char *const node_kinds[] = {"replay", "learner", "actor", "evaluator"};
+static const char *const node_kinds[] = {"replay", "server", "learner",
+                                         "cache",  "actor",  "evaluator"};
 
 enum {
     AGENTS = sizeof agent_tables / sizeof *agent_tables,

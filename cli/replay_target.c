@@ -56,11 +56,17 @@ static trp_status connect_to(struct target *target, const char *address)
     return status;
 }
 
+/* One that may not be looked at is not missing. */
+static bool surely_missing(const char *path)
+{
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 char *target_store_dir(const char *text)
 {
     char *format = xasprintf("%s/FORMAT", text), *inner = xasprintf("%s/replay", text);
     char *inner_format = xasprintf("%s/FORMAT", inner);
-    bool run = access(format, F_OK) != 0 && access(inner_format, F_OK) == 0;
+    bool run = surely_missing(format) && !surely_missing(inner_format);
     free(inner_format);
     free(format);
     if (run)

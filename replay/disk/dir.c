@@ -41,8 +41,8 @@ enum { SMALL_FILE_BYTES = 128 };
 
 trp_status store_errno(int error, const char *path, const char *what)
 {
-    return trp_fail(file_errno_status(error, TRP_UNAVAILABLE), "replay store %s: %s: %s", path,
-                    what, file_errno_words(error));
+    return trp_fail(file_errno_status(error, TRP_UNAVAILABLE), "replay store %s: cannot %s: %s",
+                    path, what, file_errno_words(error));
 }
 
 /* ---- small files ---------------------------------------------------------------------------- */

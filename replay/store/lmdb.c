@@ -53,7 +53,7 @@ trp_status lmdb_fail(const struct store *store, int rc, const char *what)
         status = TRP_DATA_LOSS;
     else if (rc == MDB_MAP_FULL || rc == MDB_TXN_FULL)
         status = TRP_RESOURCE_EXHAUSTED;
-    return trp_fail(status, "replay store %s: %s: %s", store->dir.data_path, what,
+    return trp_fail(status, "replay store %s: cannot %s: %s", store->dir.data_path, what,
                     mdb_strerror(rc));
 }
 
@@ -426,7 +426,7 @@ static trp_status nonce_draw(struct store *store)
 {
     if (getrandom(store->meta.nonce, NONCE_BYTES, 0) == NONCE_BYTES)
         return TRP_OK;
-    return store_errno(errno, store->dir.data_path, "random bytes");
+    return store_errno(errno, store->dir.data_path, "get random bytes");
 }
 
 static trp_status trees_create(struct store *store, void *arg)

@@ -117,7 +117,7 @@ static trp_status share_fill(struct store *store, struct store_sharing *sharing)
                              .device = info.st_dev,
                              .inode = info.st_ino};
     if (getrandom(share->nonce, NONCE_BYTES, 0) != NONCE_BYTES)
-        return store_errno(errno, share->data_path, "random bytes");
+        return store_errno(errno, share->data_path, "get random bytes");
     if (pages_insert(&store->pages) < SHARE_PAGES)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room",
                         store->dir.data_path);

@@ -108,7 +108,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
     } rows[] = {
         {"repaly ls", "did you mean 'replay'"},
         {"replay itmes x", "did you mean 'items'"},
-        {"replay xyzzy", "no command 'xyzzy' (troupe replay --help"},
+        {"top x", "no command 'top'; did you mean 'replay top'?"},
         {"replay remove", "no command 'remove' (troupe replay --help"},
         {"replay items x t --sotr=oldest", "no option --sotr; did you mean 'sort'"},
         {"launch no/program", "'no/program' is no .c or .proto file"},
@@ -193,9 +193,13 @@ static void options_of_agents_and_nodes_are_listed_also_in_the_manual(void **sta
     assert_file_contains(&desk->at, "out",
                          "  agent.n_step=3\n      rewards of an item before it bootstraps\n      a "
                          "whole number of steps in [1, 1024]; default 3; ");
+    assert_troupe(desk, 0, "options server cache");
+    assert_file_contains(&desk->at, "out", "A node of kind server:\n  server.rule=sync\n");
+    assert_file_contains(&desk->at, "out", "A node of kind cache:\n  cache.");
     assert_troupe(desk, 2, "options atcor");
     assert_one_error(desk, "no agent or kind of node is called 'atcor'; there are: a3c, ");
-    assert_one_error(desk, ", replay, learner, actor, evaluator; did you mean 'actor'?\n");
+    assert_one_error(desk, ", replay, server, learner, cache, actor, evaluator; did you "
+                           "mean 'actor'?\n");
     static const char *const commands[] = {"options", "options --help", "man --roff options"};
     for (size_t i = 0; i < 3; i++) {
         assert_troupe(desk, 0, "%s", commands[i]);

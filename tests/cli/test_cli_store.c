@@ -58,9 +58,22 @@ static void no_checkpoint_is_nothing_found(void **state)
     assert_troupe(desk, 3, "replay serve --dir=other --restore=latest");
     assert_one_error(desk, "other/checkpoints");
     assert_troupe(desk, 1, "replay serve --dir=no/where");
-    assert_one_error(desk, "no/where: make: No such file");
+    assert_one_error(desk, "no/where: cannot make: No such file");
     assert_troupe(desk, 1, "replay ls .");
     assert_one_error(desk, ". is no replay store\n");
+}
+
+/* As that of another user's run. A link to itself cannot be looked at by root either. */
+static void a_store_that_cannot_be_looked_at_is_not_taken_for_none(void **state)
+{
+    struct desk *desk = *state;
+    char *run = scene_path(&desk->at, "run"), *store = scene_path(&desk->at, "run/replay");
+    assert_int_equal(mkdir(run, 0700), 0);
+    assert_int_equal(symlink("replay", store), 0);
+    assert_troupe(desk, 2, "replay ls run");
+    assert_one_error(desk, "run/replay: cannot open: ");
+    free(store);
+    free(run);
 }
 
 static void a_checkpoint_is_restored(void **state)
@@ -588,6 +601,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(checkpoints_are_made_live_and_stopped),
         TEST(no_checkpoint_is_nothing_found),
+        TEST(a_store_that_cannot_be_looked_at_is_not_taken_for_none),
         TEST(a_checkpoint_is_restored),
         TEST(latest_is_looked_for_where_the_server_puts_them),
         TEST(checkpoints_are_removed_by_name_and_number),

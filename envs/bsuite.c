@@ -93,9 +93,10 @@ trp_status trp_bsuite_find(const char *name, const trp_bsuite_experiment **exper
         buffer_append(&names, text_bytes(" "));
         buffer_append(&names, text_bytes(known[i]));
     }
+    word_guess(name, known, guess);
     trp_status status =
-        trp_fail(TRP_NOT_FOUND, "no experiment of bsuite is '%.100s'%s; there are:%.*s", name,
-                 word_guess(name, known, guess), (int)names.size, (const char *)names.data);
+        trp_fail(TRP_NOT_FOUND, "no experiment of bsuite is '%.100s'%s%s there are:%.*s", name,
+                 guess, *guess ? "" : ";", (int)names.size, (const char *)names.data);
     buffer_cleanup(&names);
     return status;
 }

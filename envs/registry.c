@@ -87,9 +87,10 @@ trp_status env_impl_find(const char *name, const trp_env_impl **impl)
         buffer_append(&names, text_bytes(" "));
         buffer_append(&names, text_bytes(spec->name));
     }
+    word_guess(name, known, guess);
     trp_status status =
-        trp_fail(TRP_NOT_FOUND, "no environment '%.100s'%s; there are:%.*s", name,
-                 word_guess(name, known, guess), (int)names.size, (const char *)names.data);
+        trp_fail(TRP_NOT_FOUND, "no environment '%.100s'%s%s there are:%.*s", name, guess,
+                 *guess ? "" : ";", (int)names.size, (const char *)names.data);
     buffer_cleanup(&names);
     return status;
 }

@@ -115,6 +115,8 @@ static void wrong_settings_are_one_line_and_status_2(void **state)
         {"--set=learner.agent.replay_size=10", "coin: the agent of learner 'learner': dqn: min"},
         {"--set=actor.env=Nowhere",
          "coin: actor 'actor': no environment 'Nowhere'; there are: CartPole-v1 Catch "},
+        {"--set=actor.env=CartPol-v1",
+         "no environment 'CartPol-v1'; did you mean 'CartPole-v1'? there are: CartPole-v1 Catch "},
         {"--config=nowhere.json", "coin: --config=nowhere.json: No such file or directory"},
         {"--config=.", "coin: --config=.: Is a directory"},
         {"--config=other.json",

@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/file.h"
+#include "core/words.h"
 
 struct file {
     double mean;
@@ -92,8 +93,9 @@ static trp_status keep_file(struct best *best, const char *dir, double mean,
 {
     if ((errno = own_dir_make(dir, 0700)) != 0)
         return dir_fails(dir, "make");
-    char *path =
-        xasprintf("%s/return_%.17g_version_%" PRIu64 ".safetensors", dir, mean, state->version);
+    char digits[DECIMAL_BYTES];
+    char *path = xasprintf("%s/return_%s_version_%" PRIu64 ".safetensors", dir,
+                           double_decimal(mean, digits), state->version);
     trp_status status = trp_params_write(path, state, policy);
     if (status == TRP_OK)
         add_file(best, mean, path);

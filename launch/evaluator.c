@@ -10,6 +10,7 @@
 #include "best.h"
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/words.h"
 #include "host.h"
 
 enum {
@@ -55,9 +56,13 @@ static void write_row(const struct evaluator *evaluator, const trp_params_state 
         return;
     if (ftell(file) == 0)
         fputs("version,learner_steps,actor_steps,episodes,mean,std,min,max,lower\n", file);
-    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u,%.17g,%.17g,%.17g,%.17g,%.17g\n",
-            state->version, state->learner_steps, state->total_steps, result->episodes,
-            result->mean, result->std, result->min, result->max, result->lower);
+    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u", state->version, state->learner_steps,
+            state->total_steps, result->episodes);
+    const double numbers[] = {result->mean, result->std, result->min, result->max, result->lower};
+    char digits[DECIMAL_BYTES];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        fprintf(file, ",%s", double_decimal(numbers[i], digits));
+    fputc('\n', file);
     fclose(file);
 }
 

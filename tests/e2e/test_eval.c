@@ -1,5 +1,6 @@
 /* What becomes of evaluations: the best parameters stay, and `eval` says and writes what saved ones
  * are worth. With the real example. */
+#include "core/words.h"
 #include "tests/launch/launch_tools.h"
 
 #include <dirent.h>
@@ -27,12 +28,22 @@ static char *best_file(const struct scene *scene)
     return found;
 }
 
+/* The number that `text` begins with, which nobody wrote as 0.59999999999999998. */
+static double shortest_number(const char *text)
+{
+    char *end, digits[DECIMAL_BYTES];
+    double value = strtod(text, &end);
+    double_decimal(value, digits);
+    assert_int_equal(end - text, strlen(digits));
+    assert_memory_equal(text, digits, strlen(digits));
+    return value;
+}
+
 static double return_of(const char *path)
 {
-    double value;
-    const char *name = strrchr(path, '/');
-    assert_int_equal(sscanf(name, "/return_%lf_version_", &value), 1);
-    return value;
+    const char *number = strstr(path, "/return_");
+    assert_non_null(number);
+    return shortest_number(number + strlen("/return_"));
 }
 
 /* The largest mean of evaluator.csv. Evaluations that confirm a target have a row, too. */
@@ -43,9 +54,10 @@ static double best_row(const struct scene *scene)
     unsigned long version, steps, acted = 0;
     for (const char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
         unsigned episodes;
-        double mean;
+        int before = 0;
         assert_int_equal(
-            sscanf(line, "\n%lu,%lu,%lu,%u,%lf", &version, &steps, &acted, &episodes, &mean), 5);
+            sscanf(line, "\n%lu,%lu,%lu,%u,%n", &version, &steps, &acted, &episodes, &before), 4);
+        double mean = shortest_number(line + before);
         if (episodes == 1000)
             best = fmax(best, mean);
     }

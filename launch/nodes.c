@@ -153,6 +153,9 @@ static void print_bound(const trp_context *context, trp_parameter_server *server
 {
     const trp_parameter_server_options *options = &context->group->options.server;
     trp_parameter_server_counters counters = trp_parameter_server_read(server);
+    flockfile(stdout); /* others of this process print theirs at the same time */
+    if (context->host->options.launcher == 0) /* it says whose a line of a process is */
+        printf("%s: ", trp_context_name(context));
     printf("%" PRIu64 " pushes; no learner read more than %" PRIu64 " clocks ahead of the slowest",
            counters.pushes, counters.most_behind);
     if (options->rule == TRP_SERVER_SSP)
@@ -161,6 +164,7 @@ static void print_bound(const trp_context *context, trp_parameter_server *server
         printf("; %" PRIu64 " bytes of gradients came", counters.push_bytes);
     printf("\n");
     fflush(stdout);
+    funlockfile(stdout);
 }
 
 static trp_status server_run(trp_context *context)

@@ -235,6 +235,8 @@ static void a_run_goes_on_where_its_servers_were(void **state)
     }
     double steps = summed_up(scene, "out", " learner steps"); /* both may have begun one more */
     assert_true(steps >= 400 && steps < 410);
+    check_bound(scene, 0);
+    check_bound(scene, 1);
 }
 
 /* Actors that a limiter holds back end with inserts that wait, which is as it should be. */

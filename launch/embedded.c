@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/buffer.h"
+#include "core/log.h"
 #include "core/status.h"
 #include "graph.h"
 #include "run.h"
@@ -97,6 +98,7 @@ trp_status trp_run(trp_program *program, const trp_run_options *options, trp_run
         return trp_fail(TRP_INVALID_ARGUMENT, "trp_run: grace_seconds is %g, expected 0 to %d",
                         wanted->grace_seconds, GRACE_S_MAX);
     TRP_TRY(check_program(program, &launch));
+    log_set_shown(TRP_WARN); /* what nodes log is in logs/, as with trp_main() */
     trp_status status = run_embedded(program, &launch, to);
     if (status != TRP_OK)
         snprintf(to->reason, sizeof to->reason, "%s", trp_last_error());

@@ -355,7 +355,8 @@ typedef struct {
     double grace_seconds;    /* that a node has to end when it is to stop; 0: 20 */
     const char *const *sets; /* "actor.envs=8", as --set takes them */
     size_t set_count;
-    bool verbose; /* prints what trp_main() prints; otherwise only nodes print */
+    bool verbose; /* prints what trp_main() prints; otherwise only nodes print, and warn. What else
+                     they log is in logs/ of the run directory */
 } trp_run_options;
 
 typedef struct {

@@ -96,6 +96,35 @@ static void a_program_runs_inside_a_test_and_goes_on(void **state)
     free(path);
 }
 
+static void what_nodes_log_is_in_logs_and_not_on_standard_error(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *sets[] = {"learner.max_steps=20"};
+    trp_run_options options = {.run_dir = scratch->run, .sets = sets, .set_count = 1};
+    trp_program *program = catch_program(1);
+    char *log = xasprintf("%s/logs/learner-0.log", scratch->run);
+    FILE *errors = tmpfile();
+    assert_non_null(errors);
+    int kept = dup(STDERR_FILENO);
+    assert_int_equal(dup2(fileno(errors), STDERR_FILENO), STDERR_FILENO);
+    trp_log_set_level(TRP_INFO);
+    trp_status status = trp_run(program, &options, NULL);
+    trp_log_set_level(TRP_ERROR);
+    assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
+    close(kept);
+    assert_int_equal(status, TRP_OK);
+    char text[4096] = "";
+    rewind(errors);
+    text[fread(text, 1, sizeof text - 1, errors)] = '\0';
+    fclose(errors);
+    assert_null(strstr(text, " info "));
+    trp_bytes logged = read_whole(log);
+    assert_non_null(memmem(logged.data, logged.size, " info ", strlen(" info ")));
+    free((void *)logged.data);
+    free(log);
+    trp_program_destroy(program);
+}
+
 /* ---- rollouts -----------------------------------------------------------------------------------
  */
 
@@ -562,6 +591,7 @@ int main(void)
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
         TEST(a_program_runs_inside_a_test_and_goes_on),
+        TEST(what_nodes_log_is_in_logs_and_not_on_standard_error),
         TEST(deterministic_learners_that_act_repeat_bit_for_bit),
         TEST(a_learner_without_actors_learns_from_what_a_run_stored),
         TEST(a_program_runs_inside_a_test_and_goes_on),

@@ -15,6 +15,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/flags.h"
 #include "core/printable.h"
 #include "core/reach.h"
@@ -23,6 +24,7 @@
 #include "output.h"
 
 enum {
+    ADDRESS_BYTES_MAX = 300, /* a name of a host has 253 */
     CONNECT_TIMEOUT_MS = 3000,
     CONNECT_TIMEOUT_MAX_MS = 24 * 3600 * 1000, /* "for ever" */
     CALL_TIMEOUT_MS = 30000,
@@ -78,18 +80,15 @@ char *target_store_dir(const char *text)
 /* The address that a live server left in its directory; NULL: none. */
 static char *live_address(const char *dir)
 {
-    char *path = xasprintf("%s/ADDRESS", dir), *line = NULL;
-    size_t capacity = 0;
-    FILE *file = fopen(path, "re");
-    if (file && getline(&line, &capacity, file) > 0)
-        line[strcspn(line, "\n")] = '\0';
+    char *path = xasprintf("%s/ADDRESS", dir), line[ADDRESS_BYTES_MAX + 2] = "";
+    FILE *file = own_file_stream(path, "r");
+    if (file && !fgets(line, sizeof line, file))
+        line[0] = '\0';
     if (file)
         fclose(file);
     free(path);
-    if (line && *line)
-        return line;
-    free(line);
-    return NULL;
+    line[strcspn(line, "\n")] = '\0';
+    return *line ? xstrdup(line) : NULL;
 }
 
 /* A server on the stopped store, which serves this process alone. */

@@ -76,7 +76,7 @@ static trp_status dir_read(const struct store_dir *dir, const char *name,
                            char text[SMALL_FILE_BYTES], bool *missing)
 {
     char *path = dir_file(dir, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = own_file_open(path, O_RDONLY, 0);
     *missing = fd < 0 && errno == ENOENT;
     text[0] = '\0';
     trp_status status = TRP_OK;

@@ -1,6 +1,8 @@
 /* Every command of `troupe replay` end to end: on a live server, and on the store it leaves. */
 #include "cli_tools.h"
 
+#include <sys/stat.h>
+
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -74,6 +76,26 @@ static void look_at_items(struct desk *desk, const char *target)
         assert_troupe(desk, rows[i].status, "replay items %s t %s -o json", target, rows[i].flags);
         assert_keys(desk, rows[i].keys);
     }
+}
+
+/* Pipes, which nobody writes to, in place of what a store has. */
+static void a_pipe_in_a_store_keeps_nobody_waiting(void **state)
+{
+    struct desk *desk = *state;
+    char *address = scene_path(&desk->at, "store/ADDRESS"), *other = scene_path(&desk->at, "other");
+    char *format = scene_path(&desk->at, "other/FORMAT");
+    desk_serve(desk, "--table name=t");
+    assert_int_equal(unlink(address), 0);
+    assert_int_equal(mkfifo(address, 0600), 0);
+    assert_troupe(desk, 1, "replay ls store");
+    assert_one_error(desk, "replay store store is in use by pid");
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(mkfifo(format, 0600), 0);
+    assert_troupe(desk, 2, "replay ls other");
+    assert_one_error(desk, "it is a pipe or a device");
+    free(format);
+    free(other);
+    free(address);
 }
 
 static void items_are_sorted_filtered_and_paged(void **state)
@@ -729,6 +751,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
     const struct CMUnitTest tests[] = {
         TEST(tables_are_listed_live_and_stopped),
+        TEST(a_pipe_in_a_store_keeps_nobody_waiting),
         TEST(items_are_sorted_filtered_and_paged),
         TEST(peek_shows_values),
         TEST(a_large_column_is_summarised),

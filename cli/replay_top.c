@@ -50,9 +50,9 @@ static struct rates rates_of(const struct top *top, const Troupe__ReplayTable *t
     if (!old || seconds <= 0)
         return (struct rates){0};
     const Troupe__ReplayLimiter *a = old->limiter, *b = table->limiter;
-    return (struct rates){(double)(b->inserts - a->inserts) / seconds,
-                          (double)(b->samples - a->samples) / seconds,
-                          (double)(b->deletes - a->deletes) / seconds};
+    return (struct rates){((double)b->inserts - (double)a->inserts) / seconds,
+                          ((double)b->samples - (double)a->samples) / seconds,
+                          ((double)b->deletes - (double)a->deletes) / seconds};
 }
 
 /* What the limiter does, in a few words. */

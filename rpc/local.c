@@ -163,6 +163,13 @@ static bool act_as_reactor(trp_server *server)
     return true;
 }
 
+static void end_late(struct rpc_local_stream *stream)
+{
+    char *text = xasprintf("%s took longer than its deadline", stream->base.path);
+    end(stream, TRP_DEADLINE_EXCEEDED, text);
+    free(text);
+}
+
 /* Until something may have changed; false once `deadline` has passed. */
 static bool wait_change(struct rpc_local_stream *stream, struct deadline deadline)
 {
@@ -170,7 +177,7 @@ static bool wait_change(struct rpc_local_stream *stream, struct deadline deadlin
     if (deadline_passed(deadline, &clock_monotonic))
         return false;
     if (deadline_passed(stream->deadline, &clock_monotonic)) {
-        end(stream, TRP_DEADLINE_EXCEEDED, "the stream's deadline passed");
+        end_late(stream);
         return true;
     }
     struct deadline until = deadline_earlier(deadline, stream->deadline);

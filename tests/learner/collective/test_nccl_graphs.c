@@ -37,6 +37,7 @@ struct scene {
     struct seat seats[RANKS_MAX];
     uint64_t generation;
     uint32_t timeout_ms;
+    atomic_int put; /* ranks that have put a step which an abort is to meet */
 };
 
 static struct scene *scene_now;
@@ -376,8 +377,11 @@ static void abort_a_slow_step(struct rank *rank)
     slow_ms = is_slow ? COLLECTIVE_ABORT_MS + 4 * COLLECTIVE_GUARD_MS : 0;
     put_slow_step(rank, seat);
     (void)trp_queue_mark(seat->queue);
-    if (is_slow)
+    scene->put++;
+    if (is_slow) {
+        rank->wrong += !await_count(&scene->put, (int)rank->size);
         trp_collective_abort(rank->group, "it is enough");
+    }
     if (!is_slow) /* that of the one that is alone, and the slow one's */
         rank->wrong += !await_count(&fake->aborts, 2);
     struct deadline soon = deadline_in_ms(&clock_monotonic, COLLECTIVE_ABORT_MS);

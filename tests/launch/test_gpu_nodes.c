@@ -23,6 +23,15 @@ static void assert_logged(const struct scene *scene, const char *node, const cha
     free(path);
 }
 
+/* By one of the actors: the target may be reached before the other one has begun. */
+static void assert_actor_logged(const struct scene *scene, const char *words)
+{
+    char *first = scene_read(scene, "run/logs/actor-0.log");
+    if (!strstr(first, words))
+        assert_logged(scene, "actor-1", words);
+    free(first);
+}
+
 static void each_process_sees_the_gpus_that_its_node_is_given(void **state)
 {
     struct scene *scene = *state;
@@ -177,15 +186,16 @@ static void gpus_of_nodes_that_compute_on_none_are_told_of(void **state)
 
 static void without_a_gpu_auto_is_the_cpu_which_logs_and_once_the_terminal_say(void **state)
 {
-    static const char *const nodes[] = {"learner-0", "actor-0", "actor-1", "evaluator-0"};
+    static const char words[] =
+        "device auto is the CPU: there is no device cuda:0: CUDA sees 0 GPUs";
     struct scene *scene = *state;
     set_host("0", NULL, NULL);
     const char *argv[] = {GPU_PROGRAM,     "--run-dir=run",        TARGET,
                           "--device=auto", "--set=learner.gpus=0", NULL};
     assert_int_equal(scene_run(scene, argv), 0);
-    for (size_t i = 0; i < 4; i++)
-        assert_logged(scene, nodes[i],
-                      "device auto is the CPU: there is no device cuda:0: CUDA sees 0 GPUs");
+    assert_logged(scene, "learner-0", words);
+    assert_logged(scene, "evaluator-0", words);
+    assert_actor_logged(scene, words);
     assert_int_equal(count_in(scene, "err", "device auto"), 1);
     assert_file_contains(scene, "err",
                          "gpu_program: device auto is the CPU: CUDA sees no GPU here");

@@ -690,7 +690,7 @@ static void a_late_call_says_that_nobody_listens(void **state)
     const trp_call_options soon = {.timeout_ms = 100};
     static const char *const rows[][2] = {
         {"unix:/tmp/troupe-nobody/s", "/s: took longer than its deadline: No such file or"},
-        {"localhost:1", ":1: took longer than its deadline: connection refused"}};
+        {"127.0.0.1:1", ":1: took longer than its deadline: connection refused"}};
     for (size_t i = 0; i < 2; i++) {
         trp_channel *channel;
         assert_int_equal(trp_channel_create(&channel, rows[i][0], NULL), TRP_OK);

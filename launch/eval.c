@@ -9,9 +9,7 @@
 #include <sys/stat.h>
 
 #include "core/alloc.h"
-#include "core/buffer.h"
 #include "core/printable.h"
-#include "core/words.h"
 #include "devices.h"
 #include "npz.h"
 #include "places.h"
@@ -45,26 +43,18 @@ static bool eval_reads(const struct node_group *acting, const char *word)
     return false;
 }
 
-static void append_flag(struct buffer *text, const char *name, const char *value)
-{
-    char *word = shell_word(value), *flag = xasprintf(" --%s=%s", name, word);
-    buffer_append(text, text_bytes(flag));
-    free(flag);
-    free(word);
-}
-
 char *eval_settings(const trp_program *program, const struct launch_options *options)
 {
     const struct node_group *acting = find_acting(program);
-    struct buffer text = {0};
     if (!acting)
         return NULL;
+    char *flags = xstrdup("");
     if (options->config)
-        append_flag(&text, "config", options->config);
+        flags_append(&flags, "config", options->config);
     for (size_t i = 0; i < options->set_count; i++)
         if (eval_reads(acting, options->sets[i]))
-            append_flag(&text, "set", options->sets[i]);
-    return buffer_text(&text);
+            flags_append(&flags, "set", options->sets[i]);
+    return flags;
 }
 
 /* The statistics in the file, if the environment has wrappers that use some. */

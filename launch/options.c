@@ -296,6 +296,16 @@ static error_t check_together(const struct argp_state *state)
     return 0;
 }
 
+void flags_append(char **flags, const char *name, const char *value)
+{
+    char *word = value ? shell_word(value) : NULL;
+    char *longer =
+        xasprintf("%s --%s%s%s", *flags ? *flags : "", name, word ? "=" : "", word ? word : "");
+    free(*flags);
+    *flags = longer;
+    free(word);
+}
+
 /* A flag that a resume has to repeat to be the same run. */
 static void remember(struct launch_options *options, int key, const char *text)
 {
@@ -304,12 +314,7 @@ static void remember(struct launch_options *options, int key, const char *text)
     const struct argp_option *option = argp_options;
     while (option->key != key)
         option++;
-    char *value = text ? shell_word(text) : NULL;
-    char *longer = xasprintf("%s --%s%s%s", options->flags ? options->flags : "", option->name,
-                             value ? "=" : "", value ? value : "");
-    free(options->flags);
-    options->flags = longer;
-    free(value);
+    flags_append(&options->flags, option->name, text);
 }
 
 static _Noreturn void print_help(const struct argp_state *state)

@@ -60,6 +60,11 @@ struct launch_options {
 TRP_MUST_USE trp_status launch_options_parse(struct launch_options *options, int argc, char **argv);
 void launch_options_cleanup(struct launch_options *options);
 
+/* Adds " --NAME=VALUE" to `*flags`, on the heap or NULL, as a shell takes it; VALUE NULL: "
+ * --NAME".
+ */
+void flags_append(char **flags, const char *name, const char *value);
+
 /* " -- ARGS" for `build`, as a shell takes them, or "". Caller frees. */
 char *launch_options_arguments(const struct launch_options *options);
 

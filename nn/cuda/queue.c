@@ -6,8 +6,8 @@
  * owner of such a call has ended.
  *
  * The host's memory is copied to and from pinned memory, a ring whose room is free again when a
- * mark behind it was waited for; what lies in pinned memory already goes from there. What comes
- * from the device lies there until then, too: whoever reads it has waited. */
+ * mark behind it was waited for; what lies in pinned memory already goes from where it is.
+ * What comes from the device lies in the ring until then, too: whoever reads it has waited. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

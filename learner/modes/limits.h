@@ -34,6 +34,9 @@ enum {
     /* server_link.c: between two tries to reach a server, the first; how long it is tried where the
      * group does not say. */
     SERVER_RETRY_MS = 10,
+    /* server_link.c: "not yet" in a row without such a pause: one comes after LEARNERS_LOOK_MS, and
+     * a new worker hears it for what it did not say. */
+    SERVER_TURNS_AT_ONCE = 8,
     SERVER_TIMEOUT_MS = 30000,
     /* server.c: who waits for batches says so twice as often; others take it for silent later. */
     SERVER_IDLE_MS = 5000,

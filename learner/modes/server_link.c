@@ -1,6 +1,7 @@
 #include "server_link.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,9 +29,11 @@ static ProtobufCService *service_of(const struct server_link *link)
 static void pause_before_retry(const struct server_link *link, uint32_t failures)
 {
     const struct learners_options *group = link->links->group;
-    int64_t ms = SERVER_RETRY_MS << (failures < 4 ? failures : 4);
+    int ms = SERVER_RETRY_MS << (failures < 4 ? failures : 4);
     if (group->stop && !trp_stop_requested(group->stop))
         trp_stop_wait(group->stop, ms);
+    else /* who stops has to reach it, too */
+        poll(NULL, 0, ms);
     turns_pass();
 }
 
@@ -268,12 +271,27 @@ static int64_t longest_turn_ms(const struct server_link *link)
     return (2 + others + again) * timeout_of(link);
 }
 
-/* Whether a server that says "not yet" may say so once more. */
-static trp_status check_turn(const struct server_link *link, const char *method,
-                             struct deadline give_up)
+/* How often a server said "not yet", and until when it may. */
+struct patience {
+    struct deadline give_up;
+    uint32_t turns;
+};
+
+static struct patience patience_with(const struct server_link *link)
 {
-    if (!deadline_passed(give_up, &clock_monotonic))
+    return (struct patience){deadline_in_ms(&clock_monotonic, longest_turn_ms(link)), 0};
+}
+
+/* Whether a server that says "not yet" may say so once more. It waits before it says so: one that
+ * does not is not asked as fast as it answers. */
+static trp_status wait_for_turn(const struct server_link *link, const char *method,
+                                struct patience *patience)
+{
+    if (!deadline_passed(patience->give_up, &clock_monotonic)) {
+        if (++patience->turns > SERVER_TURNS_AT_ONCE)
+            pause_before_retry(link, 0);
         return TRP_OK;
+    }
     return trp_fail(TRP_DEADLINE_EXCEEDED,
                     "%s of '%s' at %s/%" PRIu32 ": it has had %s wait for %g s, which is longer "
                     "than it may wait for all others",
@@ -475,7 +493,7 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
     request.scale = scale;
     request.begins_step = begins_step;
     request.patience_ms = timeout_of(link);
-    struct deadline give_up = deadline_in_ms(&clock_monotonic, longest_turn_ms(link));
+    struct patience patience = patience_with(link);
     if (compresses)
         compress_push(link, grads + link->lo, &request);
     while (again) { /* once in any case: a step that ends whole has a checkpoint */
@@ -485,7 +503,7 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
         if (again && trp_stop_requested(link->links->group->stop))
             return trp_fail(TRP_CANCELLED, "learner: stopped before its push was taken");
         if (again)
-            TRP_TRY(check_turn(link, "Push", give_up));
+            TRP_TRY(wait_for_turn(link, "Push", &patience));
     }
     return TRP_OK;
 }
@@ -572,7 +590,7 @@ static trp_status pull_until_there(struct server_link *link, bool states, bool i
     request.patience_ms = timeout_of(link);
     request.goes_on = link->links->servers->goes_on;
     request.states = states;
-    struct deadline give_up = deadline_in_ms(&clock_monotonic, longest_turn_ms(link));
+    struct patience patience = patience_with(link);
     while (again) {
         request.in_memory = in_memory && link->values;
         TRP_TRY(pull_range_once(link, &request, &again));
@@ -580,7 +598,7 @@ static trp_status pull_until_there(struct server_link *link, bool states, bool i
         if (again && !states && trp_stop_requested(link->links->group->stop))
             return TRP_OK;
         if (again)
-            TRP_TRY(check_turn(link, "Pull", give_up));
+            TRP_TRY(wait_for_turn(link, "Pull", &patience));
         turns_pass();
     }
     return TRP_OK;

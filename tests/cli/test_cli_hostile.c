@@ -18,11 +18,22 @@ struct liar {
     trp_bytes sample; /* what a SampleStream gives */
 };
 
+/* Of a table that is as it should be, apart from its words. */
+struct answer {
+    Troupe__ReplayTablesResponse tables;
+    Troupe__ReplayStore store;
+    Troupe__ReplayTable table, *all[1];
+    Troupe__ReplayLimiter limiter;
+    Troupe__ReplayWaiter waiter, *waiters[1];
+    char *columns[1];
+};
+
 struct stage {
     struct desk *desk;
     struct liar liar;
     trp_server *server;
     const char *address;
+    struct answer answer; /* outlives the test: the server has it until it ends */
 };
 
 #define ESCAPES "\033]0;title\a\033[31m\302\233\342\200\256\177"
@@ -152,17 +163,9 @@ static int stage_teardown(void **state)
 
 /* ---- a table that is as it should be, apart from its words ---------------------------------- */
 
-struct answer {
-    Troupe__ReplayTablesResponse tables;
-    Troupe__ReplayStore store;
-    Troupe__ReplayTable table, *all[1];
-    Troupe__ReplayLimiter limiter;
-    Troupe__ReplayWaiter waiter, *waiters[1];
-    char *columns[1];
-};
-
-static void answer_fill(struct answer *answer, struct stage *stage, const char *word)
+static void answer_fill(struct stage *stage, const char *word)
 {
+    struct answer *answer = &stage->answer;
     char *text = (char *)(uintptr_t)word;
     troupe__replay_tables_response__init(&answer->tables);
     troupe__replay_store__init(&answer->store);
@@ -199,8 +202,7 @@ static void assert_clean(struct desk *desk, const char *name)
 static void what_a_server_says_is_escaped(void **state)
 {
     struct stage *stage = *state;
-    struct answer answer;
-    answer_fill(&answer, stage, "x" ESCAPES "y");
+    answer_fill(stage, "x" ESCAPES "y");
     static const char *const commands[] = {"ls %s",         "ls %s --names",   "info %s",
                                            "ls %s -o json", "info %s -o json", "top %s -n1 -d0.01"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
@@ -221,8 +223,7 @@ static void what_a_server_says_is_escaped(void **state)
 static void what_was_typed_is_echoed_escaped(void **state)
 {
     struct stage *stage = *state;
-    struct answer answer;
-    answer_fill(&answer, stage, "t");
+    answer_fill(stage, "t");
     const struct {
         const char *line;
         int status;
@@ -249,16 +250,15 @@ static void what_was_typed_is_echoed_escaped(void **state)
 static void an_answer_that_lacks_a_part_is_a_message(void **state)
 {
     struct stage *stage = *state;
-    struct answer answer;
-    answer_fill(&answer, stage, "t");
-    answer.table.limiter = NULL;
+    answer_fill(stage, "t");
+    stage->answer.table.limiter = NULL;
     static const char *const commands[] = {"ls", "info", "top -n1"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_lied(stage, 1, "replay %s %s", commands[i], stage->address);
         assert_one_error(stage->desk, "the answer to Tables lacks its 'limiter'");
     }
-    answer.table.limiter = &answer.limiter;
-    answer.tables.store = NULL;
+    stage->answer.table.limiter = &stage->answer.limiter;
+    stage->answer.tables.store = NULL;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_lied(stage, 1, "replay %s %s", commands[i], stage->address);
         assert_one_error(stage->desk, "the answer to Tables lacks its 'store'");
@@ -270,12 +270,11 @@ static void an_answer_that_lacks_a_part_is_a_message(void **state)
 static void items_that_are_none_end_a_dump_and_are_no_wrong_usage(void **state)
 {
     struct stage *stage = *state;
-    struct answer answer;
     Troupe__ReplayFetchResponse *fetch = &stage->liar.fetch;
     Troupe__ReplayItem item = TROUPE__REPLAY_ITEM__INIT, *items[] = {&item};
     Troupe__ReplayFetchRest rest = TROUPE__REPLAY_FETCH_REST__INIT;
     uint8_t bytes[] = "\x0a\x7f\xff\xff";
-    answer_fill(&answer, stage, "t");
+    answer_fill(stage, "t");
     fetch->samples = (ProtobufCBinaryData){sizeof bytes - 1, bytes};
     fetch->more = 1;
     stage->liar.items.items = items;

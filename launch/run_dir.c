@@ -350,16 +350,22 @@ trp_status run_dir_write_config(const struct run_dir *dir, const struct launch_o
     return status;
 }
 
+/* EINVAL: this file system syncs nothing. */
+static bool stream_sync(FILE *file)
+{
+    return fflush(file) == 0 && (fsync(fileno(file)) == 0 || errno == EINVAL);
+}
+
 trp_status run_dir_write(const struct run_dir *dir, const char *name, const char *text)
 {
     char *path = xasprintf("%s/%s", dir->path, name);
     char *fresh = xasprintf("%s/.%s.new", dir->path, name);
     trp_status status = TRP_OK;
     FILE *file = own_file_stream(fresh, "w");
-    bool failed = !file || fputs(text, file) < 0 || fputc('\n', file) < 0;
+    bool failed = !file || fputs(text, file) < 0 || fputc('\n', file) < 0 || !stream_sync(file);
     if (file && fclose(file) != 0)
         failed = true;
-    if (failed || rename(fresh, path) != 0) {
+    if (failed || rename(fresh, path) != 0 || (errno = dir_sync(dir->path)) != 0) {
         status = path_error(errno == ELOOP || errno == ENXIO ? fresh : path, errno);
         if (file)
             unlink(fresh);

@@ -49,7 +49,8 @@ TRP_MUST_USE trp_status run_dir_write_config(const struct run_dir *dir,
                                              const struct launch_options *options,
                                              const trp_program *program, int argc, char **argv);
 
-/* Replaces `name` in the directory by `text`, whole or not at all. */
+/* Replaces `name` in the directory by `text`, whole or not at all, also if the machine dies. On the
+ * disk once it returns. */
 TRP_MUST_USE trp_status run_dir_write(const struct run_dir *dir, const char *name,
                                       const char *text);
 

@@ -6,10 +6,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <troupe/troupe.h>
@@ -36,6 +38,32 @@ struct scene {
     struct run run;
     struct player players[NODES]; /* of "learner", of "tutor", and the watcher */
 };
+
+/* ---- what the disk is asked for, in place of libc's -------------------------------------------
+ */
+
+static char asked_of_disk[16]; /* letters in their order: a file's bytes, a rename, a directory */
+
+static void note_asked(char letter)
+{
+    size_t length = strlen(asked_of_disk);
+    if (length + 1 < sizeof asked_of_disk)
+        asked_of_disk[length] = letter;
+}
+
+int fsync(int fd)
+{
+    struct stat info;
+    assert_int_equal(fstat(fd, &info), 0);
+    note_asked(S_ISDIR(info.st_mode) ? 'd' : info.st_size > 0 ? 'f' : '0');
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    note_asked('r');
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
 
 static uint32_t restarts, kills;
 
@@ -675,6 +703,17 @@ static void a_wait_ends_with_a_dismissal_or_the_stop(void **state)
     scene_end(&scene);
 }
 
+static void a_number_outlives_the_machine(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_begin(&scene, NULL);
+    memset(asked_of_disk, 0, sizeof asked_of_disk);
+    assert_int_equal(run_dir_write(&scene.run.dir, "generations", "learner 7"), TRP_OK);
+    assert_string_equal(asked_of_disk, "frd");
+    scene_end(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -691,6 +730,7 @@ int main(void)
         cmocka_unit_test(who_is_lost_is_killed_once_and_comes_back),
         cmocka_unit_test(a_thread_that_is_lost_is_left_alone),
         cmocka_unit_test(a_number_is_kept_ahead_of_a_disk_that_fails),
+        cmocka_unit_test(a_number_outlives_the_machine),
         cmocka_unit_test(who_uses_a_group_is_told_who_publishes_and_where),
         cmocka_unit_test(nobody_is_told_that_one_is_gone_which_begins_again_later),
         cmocka_unit_test(a_generation_counts_once_all_of_it_is_there),

@@ -55,6 +55,7 @@ struct trp_learner {
     struct learner_progress progress;
     struct saver saver;
     uint64_t begun_steps; /* of the last checkpoint that was begun */
+    int64_t begun_ns;     /* this life, by the monotonic clock */
     struct deadline end, save_due;
     trp_learner_counters own; /* the loop's; `shared` is what others read */
     struct mutex mutex;
@@ -162,11 +163,21 @@ static trp_status load(trp_learner *learner)
     return TRP_OK;
 }
 
+/* Unless it is said: a life is saved as often as it doubles, so that a young one that ends is not
+ * all lost, until that is seldom. */
+static int64_t save_interval_ms(const trp_learner *learner)
+{
+    if (learner->options.checkpoint_every_s > 0)
+        return 1000 * (int64_t)learner->options.checkpoint_every_s;
+    int64_t age_ms = (clock_now_ns(&clock_monotonic) - learner->begun_ns) / 1000000;
+    if (age_ms < LEARNER_CHECKPOINT_FIRST_MS)
+        return LEARNER_CHECKPOINT_FIRST_MS;
+    return age_ms < LEARNER_CHECKPOINT_EVERY_MS ? age_ms : LEARNER_CHECKPOINT_EVERY_MS;
+}
+
 static void schedule_save(trp_learner *learner)
 {
-    uint32_t seconds = learner->options.checkpoint_every_s;
-    learner->save_due = deadline_in_ms(
-        &clock_monotonic, 1000 * (int64_t)(seconds ? seconds : LEARNER_CHECKPOINT_EVERY_S));
+    learner->save_due = deadline_in_ms(&clock_monotonic, save_interval_ms(learner));
     learner->begun_steps = learner->progress.steps;
 }
 
@@ -706,6 +717,7 @@ trp_status trp_learner_run(trp_learner *learner)
     learner->end = options->max_seconds > 0 && options->max_seconds < INT64_MAX / 1000
                        ? deadline_in_ms(&clock_monotonic, 1000 * (int64_t)options->max_seconds)
                        : DEADLINE_NEVER;
+    learner->begun_ns = clock_now_ns(&clock_monotonic);
     schedule_save(learner);
     learner->saver.saved_steps = learner->progress.steps;
     trp_status status = learner_loop(learner);

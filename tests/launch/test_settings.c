@@ -160,7 +160,7 @@ static void nodes_have_the_defaults_and_limits_of_their_parts(void **state)
     } rows[] = {
         {"learner", "prefetch", LEARNER_PREFETCH, LEARNER_PREFETCH_MAX},
         {"learner", "publish_every", LEARNER_PUBLISH_EVERY, UINT32_MAX},
-        {"learner", "checkpoint_every_s", LEARNER_CHECKPOINT_EVERY_S, UINT32_MAX},
+        {"learner", "checkpoint_every_s", 0, UINT32_MAX},
         {"actor", "envs", 1, ACTOR_COPIES_MAX},
         {"evaluator", "envs", 0, ACTOR_COPIES_MAX},
         {"evaluator", "episodes", EVALUATE_EPISODES, EVALUATE_EPISODES_MAX},

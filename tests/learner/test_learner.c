@@ -394,6 +394,45 @@ static void a_gradient_that_is_not_finite_ends_the_run_or_is_left_out(void **sta
     trp_learner_destroy(learner);
 }
 
+static trp_status spoil_once_saved(trp_updater *updater, const trp_update *update)
+{
+    struct adding *adding = (struct adding *)updater;
+    char *path = NULL;
+    if (adding->nan_at == 0 && trp_learner_checkpoint_find(adding->moves, &path) == TRP_OK)
+        adding->nan_at = update->step;
+    free(path);
+    return adding_step(updater, update);
+}
+
+/* Of a run that is seconds old, too. */
+static void what_was_learned_before_a_nan_is_in_a_checkpoint(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    trp_updater_impl impl = adding_impl;
+    impl.step = spoil_once_saved;
+    struct adding *updater = adding_create();
+    updater->base.impl = &impl;
+    updater->moves = fixture->checkpoints;
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.max_seconds = 30;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_INTERNAL);
+    uint64_t steps = trp_learner_read(learner).steps;
+    trp_learner_destroy(learner);
+    char *path;
+    assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_OK);
+    free(path);
+    updater = adding_create();
+    options = loop_options(fixture, updater);
+    options.resume = true;
+    learner = learner_create(&options);
+    assert_in_range(updater->steps, 1, steps);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_float_equal(updater->params[i], (float)updater->steps, 0);
+    trp_learner_destroy(learner);
+}
+
 /* Fails as `create` does, with words of it in the message. */
 static void assert_fails(struct fixture *fixture, struct adding *updater, trp_status expected,
                          const char *words)
@@ -770,6 +809,7 @@ int main(void)
         WITH_FIXTURE(who_writes_checkpoints_says_that_the_last_one_is_missing),
         WITH_FIXTURE(vectors_of_a_failed_step_are_not_saved),
         WITH_FIXTURE(a_gradient_that_is_not_finite_ends_the_run_or_is_left_out),
+        WITH_FIXTURE(what_was_learned_before_a_nan_is_in_a_checkpoint),
         WITH_FIXTURE(a_batch_size_beyond_memory_is_refused),
         WITH_FIXTURE(what_an_updater_declares_is_checked),
         WITH_FIXTURE(priorities_that_come_a_step_later_reach_the_table),

@@ -86,6 +86,7 @@ static void learn(const trp_agent *agent, const char *dir)
                                          .seed = 3,
                                          .loop = {.max_steps = STEPS,
                                                   .checkpoint_dir = dir,
+                                                  .checkpoint_every_s = 3600,
                                                   .group = {.rendezvous = trp_gang_member(gang, i),
                                                             .mode = "hogwild"}}}))
             fail_msg("%s", trp_last_error());

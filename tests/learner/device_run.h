@@ -221,6 +221,7 @@ static inline trp_status run_create(struct run *run, const struct wanted *wanted
         .seed = 3,
         .publish_every = wanted->publish_every,
         .checkpoint_dir = run->dir,
+        .checkpoint_every_s = 3600, /* at the end alone */
         .resume = wanted->resume,
         .max_steps = wanted->steps,
         .group = {.rendezvous = wanted->rendezvous, .count = wanted->members, .timeout_ms = 20000}};

@@ -430,6 +430,7 @@ static inline void member_run(void *argument)
         .max_steps = plan->steps,
         .no_share = plan->no_share,
         .checkpoint_dir = plan->checkpoints,
+        .checkpoint_every_s = 3600,
         .checkpoint_every_steps = plan->checkpoint_every,
         .resume = plan->resume,
         .group = {.rendezvous = member->gang ? trp_gang_member(member->gang, member->index) : NULL,

@@ -136,6 +136,7 @@ static void member_start(struct group *group, uint32_t index, uint64_t max_steps
         .stop = member->stop,
         .publish_every = 2,
         .checkpoint_dir = group->dir,
+        .checkpoint_every_s = 3600,
         .checkpoint_every_steps = 50,
         .resume = resume,
         .max_steps = max_steps,

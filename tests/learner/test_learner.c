@@ -119,7 +119,8 @@ static trp_learner_loop_options loop_options(struct fixture *fixture, struct add
                                       .sources = &fixture->source,
                                       .source_count = 1,
                                       .stop = fixture->stop,
-                                      .checkpoint_dir = fixture->checkpoints};
+                                      .checkpoint_dir = fixture->checkpoints,
+                                      .checkpoint_every_s = 3600};
 }
 
 static trp_learner *learner_create(const trp_learner_loop_options *options)
@@ -415,6 +416,7 @@ static void what_was_learned_before_a_nan_is_in_a_checkpoint(void **state)
     updater->base.impl = &impl;
     updater->moves = fixture->checkpoints;
     trp_learner_loop_options options = loop_options(fixture, updater);
+    options.checkpoint_every_s = 0;
     options.max_seconds = 30;
     trp_learner *learner = learner_create(&options);
     assert_int_equal(trp_learner_run(learner), TRP_INTERNAL);

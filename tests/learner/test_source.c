@@ -147,9 +147,9 @@ static void a_source_that_ends_ends_the_run_well(void **state)
 {
     struct fixture *fixture = *state;
     struct counted_source *source;
-    trp_learner *learner =
-        counted_learner(fixture, &source, 7, adding_create(),
-                        (trp_learner_loop_options){.checkpoint_dir = fixture->dir});
+    trp_learner *learner = counted_learner(
+        fixture, &source, 7, adding_create(),
+        (trp_learner_loop_options){.checkpoint_dir = fixture->dir, .checkpoint_every_s = 3600});
     assert_int_equal(trp_learner_run(learner), TRP_OK);
     assert_int_equal(trp_learner_read(learner).steps, 7);
     assert_int_equal(trp_learner_read(learner).checkpoints, 1);
@@ -187,6 +187,7 @@ static void learn_batches(struct fixture *fixture, struct adding *updater, struc
     char *dir = xasprintf("%s/%s", fixture->dir, updater->base.impl->collect ? "later" : "at-once");
     trp_learner *learner = counted_learner(fixture, &source, 20, updater,
                                            (trp_learner_loop_options){.publish_every = 6,
+                                                                      .checkpoint_every_s = 3600,
                                                                       .checkpoint_every_steps = 9,
                                                                       .checkpoint_dir = dir});
     assert_int_equal(trp_learner_run(learner), TRP_OK);

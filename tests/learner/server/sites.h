@@ -272,6 +272,7 @@ static inline void learn(const struct lesson *lesson, float params[COUNT])
     trp_learner_loop_options options = {.updater = &falling->base,
                                         .publish_every = 1,
                                         .checkpoint_dir = lesson->checkpoints,
+                                        .checkpoint_every_s = 3600,
                                         .resume = lesson->resume,
                                         .max_steps = lesson->steps};
     if (lesson->site) {

@@ -1,7 +1,11 @@
 /* Steps of learners' networks on a device: forward, backward, Adam, with everything in its memory.
- * Microseconds a step, as the median of several runs of steps, and the host's share: the time that
- * it takes to put a step on the queue.
- *     bench_gpu [DEVICE]    cuda:0 by default; without a GPU every row says 'skipped: no GPU' */
+ * Microseconds a step, as the median of several runs of steps, beside what its products and
+ * convolutions alone take and, by turns, what the same step takes PyTorch. And the host's share:
+ * the time to put one step, of which its calls of CUDA are a part.
+ *     bench_gpu [DEVICE] [--only TEXT] [--peer PYTHON]
+ *                           cuda:0 by default; without a GPU every row says 'skipped: no GPU'
+ *         --only TEXT       cases that have this in their name
+ *         --peer PYTHON     with PyTorch */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +13,14 @@
 #include <troupe/log.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
+#include "bench/gpu_peer.h"
 #include "bench/median.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/nvidia.h"
+#include "nn/cuda/device.h"
 
-enum { RUNS = 7, RUN_NS = 300000000, AHEAD = 2 };
+enum { RUNS = 5, RUN_NS = 300000000, AHEAD = 2, HOST_SAMPLES = 1 << 16 };
 
 static void stop_on(trp_status status)
 {
@@ -128,47 +135,109 @@ static void put_step(struct work_at *work)
     trp_phase_end(work->queue, work->grads, work->count, work->phases);
 }
 
-struct rate {
-    double step_us, host_us;
+/* Of what was put, leaves products and convolutions. */
+static void keep_products(trp_queue *queue)
+{
+    struct cuda_list *list = cuda_queue_list(queue);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->works[i].kind == WORK_GEMM || list->works[i].kind == WORK_CONV)
+            list->works[kept++] = list->works[i];
+    list->count = kept;
+}
+
+static void put_products(struct work_at *work)
+{
+    put_step(work);
+    keep_products(work->queue);
+}
+
+/* How long it took to put a step, of the first ones of all runs. */
+struct host_times {
+    double us[HOST_SAMPLES];
+    size_t count;
 };
 
-/* Steps for a while, two of them under way. */
-static struct rate run_steps(struct work_at *work)
+/* Steps for a while, two of them under way: microseconds a step. */
+static double run_steps(struct work_at *work, void (*put)(struct work_at *),
+                        struct host_times *host)
 {
     uint64_t marks[AHEAD] = {0};
-    int64_t began_ns = clock_now_ns(&clock_monotonic), host_ns = 0, now_ns = began_ns;
+    int64_t began_ns = clock_now_ns(&clock_monotonic), now_ns = began_ns;
     uint64_t steps = 0;
     for (; now_ns - began_ns < RUN_NS; steps++) {
-        int64_t put_ns = clock_now_ns(&clock_monotonic);
-        put_step(work);
+        put(work);
         uint64_t mark = trp_queue_mark(work->queue);
-        host_ns += clock_now_ns(&clock_monotonic) - put_ns;
+        int64_t put_ns = clock_now_ns(&clock_monotonic) - now_ns;
+        if (host && host->count < HOST_SAMPLES)
+            host->us[host->count++] = (double)put_ns / 1e3;
         stop_on(trp_queue_sync(work->queue, marks[steps % AHEAD]));
         marks[steps % AHEAD] = mark;
         now_ns = clock_now_ns(&clock_monotonic);
     }
     stop_on(trp_queue_sync(work->queue, trp_queue_mark(work->queue)));
     now_ns = clock_now_ns(&clock_monotonic);
-    return (struct rate){(double)(now_ns - began_ns) / 1e3 / (double)steps,
-                         (double)host_ns / 1e3 / (double)steps};
+    return (double)(now_ns - began_ns) / 1e3 / (double)steps;
 }
 
 static const char *const words[] = {[TRP_F32] = "f32", [TRP_BF16] = "bf16", [TRP_TF32] = "tf32"};
 
-static void bench(const char *name, struct work_at work, trp_precision precision)
+struct bench_case {
+    const char *name;
+    trp_net_spec spec;
+    uint32_t rows, steps;
+    const char *beside; /* of the peer alone; NULL: nothing */
+};
+
+/* NULL: there is none, or it cannot. */
+static struct gpu_peer *peer_for(struct gpu_peer *peer, const char *name, const char *precision,
+                                 char *how, size_t bytes)
 {
+    if (!peer || gpu_peer_prepare(peer, name, precision, how, bytes))
+        return peer;
+    printf("  PyTorch: %s, %s\tskipped: %s\n", name, precision, how);
+    return NULL;
+}
+
+static void bench_beside(struct gpu_peer *peer, const char *name, const char *precision)
+{
+    char how[300];
+    double times[RUNS];
+    if (!name || !peer_for(peer, name, precision, how, sizeof how) || !peer)
+        return;
+    for (size_t i = 0; i < RUNS; i++)
+        times[i] = gpu_peer_run(peer);
+    printf("  %s: %s, %s\t%.4g\tus/step\t0\t\n", how, name, precision, median(times, RUNS));
+}
+
+static void bench(const struct bench_case *what, trp_device *device, trp_precision precision,
+                  struct gpu_peer *with)
+{
+    static struct host_times host;
     const char *word = words[precision];
-    double step_us[RUNS], host_us[RUNS];
+    char how[300] = "";
+    double step_us[RUNS], floor_us[RUNS] = {0}, peer_us[RUNS] = {0};
+    bool lists = !trp_device_is_host(device);
+    struct work_at work = {
+        .device = device, .spec = what->spec, .rows = what->rows, .steps = what->steps};
+    struct gpu_peer *peer = peer_for(with, what->name, word, how, sizeof how);
     work_begin(&work, precision);
-    run_steps(&work);
+    run_steps(&work, put_step, NULL);
+    host.count = 0;
     for (size_t i = 0; i < RUNS; i++) {
-        struct rate rate = run_steps(&work);
-        step_us[i] = rate.step_us;
-        host_us[i] = rate.host_us;
+        step_us[i] = run_steps(&work, put_step, &host);
+        if (lists)
+            floor_us[i] = run_steps(&work, put_products, NULL);
+        if (peer)
+            peer_us[i] = gpu_peer_run(peer);
     }
     work_end(&work);
-    printf("%s, %s\t%.4g\tus/step\t0\t\n", name, word, median(step_us, RUNS));
-    printf("  host, %s, %s\t%.4g\tus/step\t0\t\n", name, word, median(host_us, RUNS));
+    printf("%s, %s\t%.4g\tus/step\t%.4g\tproducts and convolutions alone\t%.4g\t%s\n", what->name,
+           word, median(step_us, RUNS), median(floor_us, RUNS), median(peer_us, RUNS), how);
+    double middle = median(host.us, host.count); /* sorts them */
+    printf("  host, %s, %s\t%.4g\tus/step, p99 %.4g\t0\t\n", what->name, word, middle,
+           host.us[host.count * 99 / 100]);
+    bench_beside(with, what->beside, word);
     fflush(stdout);
 }
 
@@ -178,42 +247,66 @@ static trp_net_spec frames(bool resnet)
     return resnet ? trp_impala_resnet(&options) : trp_nature_cnn(&options);
 }
 
+static void bench_all(const struct bench_case *cases, size_t count, const char *only,
+                      trp_device *device, struct gpu_peer *peer)
+{
+    for (size_t i = 0; i < count; i++)
+        for (trp_precision precision = TRP_F32; precision <= TRP_TF32; precision++)
+            if (!strstr(cases[i].name, only))
+                continue;
+            else if (device)
+                bench(&cases[i], device, precision, peer);
+            else
+                printf("%s, %s\tskipped: no GPU\n", cases[i].name, words[precision]);
+}
+
+struct gpu_arguments {
+    const char *device, *only, *python;
+};
+
+static struct gpu_arguments parse_arguments(int argc, char **argv)
+{
+    struct gpu_arguments found = {.device = "cuda:0", .only = ""};
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            found.only = argv[++i];
+        else if (strcmp(argv[i], "--peer") == 0 && i + 1 < argc)
+            found.python = argv[++i];
+        else if (*argv[i] != '-')
+            found.device = argv[i];
+        else {
+            fprintf(stderr, "usage: bench_gpu [DEVICE] [--only TEXT] [--peer PYTHON]\n");
+            exit(2);
+        }
+    return found;
+}
+
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "cuda:0";
+    struct gpu_arguments arguments = parse_arguments(argc, argv);
     trp_device *device = NULL;
-    const struct {
-        const char *name;
-        trp_net_spec spec;
-        uint32_t rows, steps;
-    } cases[] = {
+    const struct bench_case cases[] = {
         {"MLP 2x256, B=256",
-         trp_mlp(&(trp_mlp_options){.inputs = 64, .hidden = {256, 256}, .outputs = 18}), 256, 1},
-        {"Nature CNN, B=256", frames(false), 256, 1},
-        {"IMPALA ResNet, T=20 B=32", frames(true), 640, 1},
-        {"Nature CNN, B=2048", frames(false), 2048, 1},
-        {"IMPALA ResNet, T=20 B=256", frames(true), 5120, 1},
+         trp_mlp(&(trp_mlp_options){.inputs = 64, .hidden = {256, 256}, .outputs = 18}), 256, 1,
+         NULL},
+        {"Nature CNN, B=256", frames(false), 256, 1, NULL},
+        {"IMPALA ResNet, T=20 B=32", frames(true), 640, 1, NULL},
+        {"Nature CNN, B=2048", frames(false), 2048, 1, NULL},
+        {"IMPALA ResNet, T=20 B=256", frames(true), 5120, 1, NULL},
         {"LSTM 512, T=80 B=64, resets",
          trp_mlp(&(trp_mlp_options){.inputs = 512,
                                     .hidden = {512},
                                     .outputs = 18,
                                     .core = TRP_CORE_LSTM,
                                     .core_size = 512}),
-         80 * 64, 80},
+         80 * 64, 80, "LSTM 512, T=80 B=64, no resets"},
     };
-    trp_status found = trp_device_find(&device, name);
-    if (found != TRP_OK)
+    nvidia_look_about(getenv);
+    if (trp_device_find(&device, arguments.device) != TRP_OK)
         fprintf(stderr, "bench_gpu: %s\n", trp_last_error());
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (trp_precision precision = TRP_F32; precision <= TRP_TF32; precision++)
-            if (found != TRP_OK)
-                printf("%s, %s\tskipped: no GPU\n", cases[i].name, words[precision]);
-            else
-                bench(cases[i].name,
-                      (struct work_at){.device = device,
-                                       .spec = cases[i].spec,
-                                       .rows = cases[i].rows,
-                                       .steps = cases[i].steps},
-                      precision);
+    struct gpu_peer *peer =
+        device && arguments.python ? gpu_peer_start(arguments.python, arguments.device) : NULL;
+    bench_all(cases, sizeof cases / sizeof *cases, arguments.only, device, peer);
+    gpu_peer_stop(peer);
     return 0;
 }

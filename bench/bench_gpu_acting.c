@@ -13,6 +13,7 @@
 #include "bench/median.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/nvidia.h"
 
 enum {
     COPIES = 256,
@@ -243,6 +244,7 @@ static void bench(trp_device *device)
 int main(int argc, char **argv)
 {
     trp_device *device;
+    nvidia_look_about(getenv);
     if (trp_device_find(&device, argc > 1 ? argv[1] : "cuda:0") == TRP_OK) {
         bench(device);
         return 0;

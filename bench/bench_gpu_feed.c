@@ -11,6 +11,7 @@
 
 #include <troupe/troupe.h>
 
+#include "core/nvidia.h"
 #include "gpu_feed.h"
 #include "median.h"
 
@@ -67,6 +68,7 @@ int main(int argc, char **argv)
 {
     trp_device *device;
     trp_log_set_level(TRP_ERROR);
+    nvidia_look_about(getenv);
     if (trp_device_find(&device, argc > 1 ? argv[1] : "cuda:0") == TRP_OK) {
         bench(device);
         return 0;

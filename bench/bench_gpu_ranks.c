@@ -12,6 +12,7 @@
 #include <troupe/collective.h>
 #include "bench/median.h"
 #include "core/clock.h"
+#include "core/nvidia.h"
 #include "learner/collective/nccl_api.h"
 #include "learner/collective/sum_kernel.h"
 
@@ -235,6 +236,7 @@ static void bench_nccl(trp_device *device)
 int main(int argc, char **argv)
 {
     trp_device *device;
+    nvidia_look_about(getenv);
     if (trp_device_find(&device, argc > 1 ? argv[1] : "cuda:0") == TRP_OK) {
         bench_virtual(device);
         bench_nccl(device);

@@ -14,11 +14,12 @@
 
 /* Under a prefix: a toolkit's, and those of wheels. */
 static const char *const folders[] = {"lib64", "lib", "lib/python3*/site-packages/nvidia/*/lib",
+                                      "lib64/python3*/site-packages/nvidia/*/lib",
                                       "lib/python3*/dist-packages/nvidia/*/lib"};
 
 static const char *const system_prefixes[] = {
-    "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr", "/usr/local",
-    "/opt/*",          "/opt/*/envs/*"};
+    "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda",   "/usr", "/usr/local",
+    "/opt/*",          "/opt/*/envs/*",     "/opt/*/.venv"};
 
 /* Under the user's home: pip --user, environments of venv, pyenv and conda. */
 static const char *const home_prefixes[] = {".local", "*", ".venv", ".pyenv/versions/*",
@@ -35,6 +36,71 @@ const char *nvidia_prefixes(void)
 {
     return prefixes;
 }
+
+/* ---- what an environment has -------------------------------------------------------------------
+ */
+
+enum { PYTHON_LINKS_MAX = 8 };
+
+static void add_prefix(char **list, const char *prefix, size_t length)
+{
+    char *longer = xasprintf("%s:%.*s", *list, (int)length, prefix);
+    free(*list);
+    *list = longer;
+}
+
+/* How much of a path is left without its last name. */
+static size_t length_above(const char *path, size_t length)
+{
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    return length > 0 ? length - 1 : 0;
+}
+
+/* An environment's python3 is a link to that of the Python which it was made of. */
+static void add_python(char **list, const char *directory, size_t length)
+{
+    char *path = xasprintf("%.*s/python3", (int)length, directory);
+    for (int links = 0; links < PYTHON_LINKS_MAX && access(path, X_OK) == 0; links++) {
+        char target[1024];
+        size_t bin = length_above(path, strlen(path));
+        add_prefix(list, path, length_above(path, bin));
+        ssize_t bytes = readlink(path, target, sizeof target);
+        if (bytes <= 0 || (size_t)bytes == sizeof target)
+            break;
+        bool absolute = *target == '/';
+        char *next = xasprintf("%.*s%s%.*s", absolute ? 0 : (int)bin, path, absolute ? "" : "/",
+                               (int)bytes, target);
+        free(path);
+        path = next;
+    }
+    free(path);
+}
+
+void nvidia_look_about(char *(*value_of)(const char *name))
+{
+    static const char *const names[] = {"CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX"};
+    static char *about; /* for the life of the process */
+    const char *path = value_of("PATH");
+    if (!about) {
+        about = xstrdup("");
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            const char *value = value_of(names[i]);
+            if (value)
+                add_prefix(&about, value, strlen(value));
+        }
+        for (const char *at = path ? path : ""; *at;) {
+            size_t length = strcspn(at, ":");
+            if (*at == '/')
+                add_python(&about, at, length);
+            at += length + (at[length] == ':');
+        }
+    }
+    nvidia_look_under(about);
+}
+
+/* ---- looking ---------------------------------------------------------------------------------
+ */
 
 static bool open_at(struct nvidia_library *library, const char *path)
 {

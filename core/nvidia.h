@@ -13,6 +13,11 @@ struct nvidia_library {
 void nvidia_look_under(const char *prefixes);
 const char *nvidia_prefixes(void); /* "": none */
 
+/* The same of an environment, whose variables `value_of` (getenv) tells: CUDA_HOME, VIRTUAL_ENV and
+ * CONDA_PREFIX, then what each python3 of PATH is part of, which need not be an environment that
+ * was entered. The first time counts. */
+void nvidia_look_about(char *(*value_of)(const char *name));
+
 /* Opens the library of that name ("libnccl.so.2"), which stays open: under those prefixes, where
  * the loader looks, in /usr/local/cuda, /opt/cuda and the like, then in site-packages/nvidia of
  * each Python of the system and of the user's home. */

@@ -79,18 +79,6 @@ static int run_command(trp_program *program, struct launch_options *options, int
     return run_program(program, options, argc, argv);
 }
 
-/* Kept for the life of the process. */
-static void look_for_nvidia(void)
-{
-    static char *prefixes;
-    const char *toolkit = getenv("CUDA_HOME"), *python = getenv("VIRTUAL_ENV");
-    const char *conda = getenv("CONDA_PREFIX");
-    if (!prefixes)
-        prefixes =
-            xasprintf("%s:%s:%s", toolkit ? toolkit : "", python ? python : "", conda ? conda : "");
-    nvidia_look_under(prefixes);
-}
-
 int trp_main(int argc, char **argv, const char *name, trp_build build)
 {
     struct launch_options options;
@@ -101,7 +89,7 @@ int trp_main(int argc, char **argv, const char *name, trp_build build)
         goto out;
     trp_log_set_level(options.log_level);
     log_set_shown(options.shown_level);
-    look_for_nvidia();
+    nvidia_look_about(getenv);
     if (options.node && !child_attach(&options))
         goto out;
     if (make_graph(program, &options, &config, build) == TRP_OK)

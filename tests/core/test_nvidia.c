@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,10 @@
 #include "core/alloc.h"
 
 #define WHEEL "/lib/python3.11/site-packages/nvidia/things/lib"
+
+/* An environment that nobody entered, and the Python that it was made of. */
+#define ENTERED "/env/lib64/python3.12/site-packages/nvidia/cu13/lib"
+#define MADE_OF "/system/lib/python3/dist-packages/nvidia/cudnn/lib"
 
 static char prefix[] = "/tmp/troupe-nvidia-XXXXXX";
 
@@ -31,18 +36,22 @@ static int begin(void **state)
     (void)state;
     Dl_info cmocka;
     assert_non_null(mkdtemp(prefix));
-    in_prefix("mkdir -p ." WHEEL " toolkit/lib64");
+    in_prefix("mkdir -p ." WHEEL " ." ENTERED " ." MADE_OF " env/bin system/bin toolkit/lib64");
     assert_int_not_equal(dladdr((const void *)(uintptr_t)_cmocka_run_group_tests, &cmocka), 0);
     char *copy = xasprintf("cp -L %s ." WHEEL "/libthing.so.1", cmocka.dli_fname);
     in_prefix(copy);
     free(copy);
+    in_prefix("cp ." WHEEL "/libthing.so.1 ." ENTERED "/libentered.so.1");
+    in_prefix("cp ." WHEEL "/libthing.so.1 ." MADE_OF "/libmade.so.1");
+    in_prefix("cp -L /bin/sh system/bin/python3.12; ln -s python3.12 system/bin/python3");
+    in_prefix("ln -s ../../system/bin/python3 env/bin/python3");
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    in_prefix("rm -r lib toolkit");
+    in_prefix("rm -r env lib system toolkit");
     return rmdir(prefix);
 }
 
@@ -88,10 +97,45 @@ static void a_file_that_is_no_library_says_why(void **state)
     free(toolkit);
 }
 
+static char *variables_of_the_test(const char *name)
+{
+    static char path[256], toolkit[256];
+    snprintf(path, sizeof path, "bin:/nowhere/bin:%s/env/bin", prefix);
+    snprintf(toolkit, sizeof toolkit, "%s", prefix);
+    if (strcmp(name, "PATH") == 0)
+        return path;
+    return strcmp(name, "CUDA_HOME") == 0 ? toolkit : NULL;
+}
+
+static void open_named(const char *name, const char *folder)
+{
+    struct nvidia_library library;
+    nvidia_open(&library, name);
+    char *path = xasprintf("%s%s/%s", prefix, folder, name);
+    if (!library.handle)
+        fail_msg("%s: %s", name, library.path);
+    char *found = realpath(library.path, NULL);
+    assert_string_equal(found, path);
+    dlclose(library.handle);
+    free(found);
+    free(path);
+}
+
+static void wheels_of_a_python_on_the_path_are_found_and_of_what_it_was_made_of(void **state)
+{
+    (void)state;
+    nvidia_look_about(variables_of_the_test);
+    open_named("libthing.so.1", WHEEL);
+    open_named("libentered.so.1", ENTERED);
+    open_named("libmade.so.1", MADE_OF);
+    nvidia_look_under("");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wheel_of_a_python_under_a_prefix_is_found),
+        cmocka_unit_test(wheels_of_a_python_on_the_path_are_found_and_of_what_it_was_made_of),
         cmocka_unit_test(a_library_that_is_nowhere_is_named),
         cmocka_unit_test(a_file_that_is_no_library_says_why),
     };

@@ -3,11 +3,15 @@
 #ifndef TRP_TESTS_REAL_GPU_H
 #define TRP_TESTS_REAL_GPU_H
 
+#include <stdlib.h>
+
+#include "core/nvidia.h"
 #include "tests/nn/nn_tools.h"
 
 static inline trp_device *real_gpu(void)
 {
     trp_device *device;
+    nvidia_look_about(getenv);
     if (trp_device_find(&device, "cuda:0") == TRP_OK)
         return device;
     print_message("skipped: no GPU (%s)\n", trp_last_error());

@@ -12,6 +12,7 @@
 #include "core/alloc.h"
 #include "core/batch.h"
 #include "core/status.h"
+#include "not_finite.h"
 
 /* ---- what is published ----------------------------------------------------------------------- */
 
@@ -289,26 +290,26 @@ trp_status trp_update_reduce(const trp_update *update, size_t vector)
     return mode->impl->reduce ? mode->impl->reduce(mode, vector) : TRP_OK;
 }
 
-/* A number that is none has a sign, which says nothing. */
-static double without_sign(double number)
-{
-    return isnan(number) ? fabs(number) : number;
-}
-
 static trp_status refuse_step(struct trp_update_run *run, const struct vector *vector,
                               uint64_t step, const trp_phases *phases)
 {
     size_t count = vector->spec->count;
+    double number = without_sign((double)phases->value);
+    char *where = not_finite_where(run, step);
+    const char *colon = where ? ": " : "", *words = where ? where : "";
     if (run->mode->impl->refuse)
         run->mode->impl->refuse(run->mode);
     if (phases->place == count)
-        return trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g",
-                        vector->watched_name ? vector->watched_name : "number to watch", step,
-                        without_sign((double)phases->value));
-    return trp_fail(
-        TRP_INTERNAL,
-        "the gradient of '%s' is not finite in step %" PRIu64 ": number %" PRIu64 " of %zu is %g",
-        vector->spec->name, step, phases->place, count, without_sign((double)phases->value));
+        trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g%s%s",
+                 vector->watched_name ? vector->watched_name : "number to watch", step, number,
+                 colon, words);
+    else
+        trp_fail(TRP_INTERNAL,
+                 "the gradient of '%s' is not finite in step %" PRIu64 ": number %" PRIu64
+                 " of %zu is %g%s%s",
+                 vector->spec->name, step, phases->place, count, number, colon, words);
+    free(where);
+    return TRP_INTERNAL;
 }
 
 /* What became of the last phase of `vector` in that step. */

@@ -249,6 +249,11 @@ static void what_is_not_finite_ends_the_run_and_is_named(void **state)
         assert_int_equal(study_step(study, &items->batch), TRP_INTERNAL);
         if (!strstr(trp_last_error(), rows[i].words))
             fail_msg("%s: '%s' does not say '%s'", rows[i].place, trp_last_error(), rows[i].words);
+        char *where =
+            xasprintf(column ? ": '%s' of item " : ": number 0 of '%s' is nan", rows[i].place);
+        if (!strstr(trp_last_error(), where))
+            fail_msg("'%s' does not say '%s'", trp_last_error(), where);
+        free(where);
         items_destroy(items);
         study_destroy(study);
     }

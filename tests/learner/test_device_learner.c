@@ -408,14 +408,16 @@ static void a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_l
                             .publish_every = 100};
     run_begin(&run, &wanted);
     assert_int_equal(run.status, TRP_INTERNAL);
-    assert_string_equal(trp_last_error(), "the loss of step 21 is nan");
+    assert_string_equal(trp_last_error(),
+                        "the loss of step 21 is nan: 'reward' of item 0 of 'transitions' is nan");
     assert_int_equal(run.source.given, 22);
     char *path;
     assert_int_equal(trp_learner_checkpoint_find(run.dir, &path), TRP_NOT_FOUND);
     wanted.device = NULL;
     run_begin(&before, &wanted);
     assert_int_equal(before.status, TRP_INTERNAL);
-    assert_string_equal(trp_last_error(), "the loss of step 21 is nan");
+    assert_string_equal(trp_last_error(),
+                        "the loss of step 21 is nan: 'reward' of item 0 of 'transitions' is nan");
     assert_int_equal(before.source.given, 21);
     remove_dir(run.dir);
     remove_dir(before.dir);

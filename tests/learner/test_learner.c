@@ -7,128 +7,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include <troupe/learner.h>
 #include <troupe/log.h>
-#include <troupe/replay.h>
-#include <troupe/writer.h>
-#include "core/alloc.h"
 #include "core/clock.h"
 #include "learner/limits.h"
-#include "core/thread.h"
 #include "learner/save.h"
 #include "learner/update.h"
 #include "params.pb-c.h"
-#include "tests/core/captured.h"
-#include "tests/learner/adding.h"
-
-enum { ITEMS = 16 };
-
-/* ---- a directory, a replay server and a table with ITEMS items ------------------------------- */
-
-struct fixture {
-    char dir[32];
-    char *checkpoints;
-    trp_replay_server *server;
-    trp_channel *channel;
-    trp_stop *stop;
-    trp_source *source; /* of the loop_options() made last */
-};
-
-static int setup(void **state)
-{
-    struct fixture *fixture = xcalloc(1, sizeof *fixture);
-    memcpy(fixture->dir, "/tmp/test_learner.XXXXXX", sizeof "/tmp/test_learner.XXXXXX");
-    assert_non_null(mkdtemp(fixture->dir));
-    fixture->checkpoints = xasprintf("%s/checkpoints", fixture->dir);
-    fixture->stop = trp_stop_create();
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-    trp_channel_destroy(fixture->channel);
-    trp_replay_server_destroy(fixture->server);
-    trp_stop_destroy(fixture->stop);
-    char *command = xasprintf("rm -rf %s", fixture->dir);
-    assert_int_equal(system(command), 0);
-    free(command);
-    free(fixture->checkpoints);
-    free(fixture);
-    return 0;
-}
-
-static void write_items(struct fixture *fixture)
-{
-    trp_writer *writer;
-    assert_int_equal(
-        trp_writer_create(&writer, fixture->channel,
-                          &(trp_writer_options){.columns = columns, .column_count = 1, .seed = 1}),
-        TRP_OK);
-    for (size_t i = 0; i < ITEMS; i++) {
-        float value = (float)i;
-        assert_int_equal(trp_writer_append(writer, (const void *[]){&value}), TRP_OK);
-        assert_int_equal(trp_writer_create_item(writer, "t", 1,
-                                                &(trp_item_column){.length = 1, .squeeze = true}, 1,
-                                                10000, NULL),
-                         TRP_OK);
-    }
-    assert_int_equal(trp_writer_flush(writer, 0, 10000), TRP_OK);
-    trp_writer_destroy(writer);
-}
-
-static void start_server(struct fixture *fixture, const char *address)
-{
-    char *dir = xasprintf("%s/replay", fixture->dir);
-    trp_table_options table = {.name = "t",
-                               .sampler = {.kind = TRP_PRIORITIZED, .exponent = 1},
-                               .max_size = 100,
-                               .limiter = trp_limiter_min_size(1)};
-    assert_int_equal(trp_replay_server_create(
-                         &fixture->server, &(trp_replay_server_options){.dir = dir,
-                                                                        .tables = &table,
-                                                                        .table_count = 1,
-                                                                        .seed = 1,
-                                                                        .server.address = address}),
-                     TRP_OK);
-    free(dir);
-}
-
-static void start_replay(struct fixture *fixture)
-{
-    start_server(fixture, NULL);
-    fixture->channel = trp_channel_create_local(trp_replay_server_rpc(fixture->server));
-    write_items(fixture);
-}
-
-static trp_learner_loop_options loop_options(struct fixture *fixture, struct adding *updater)
-{
-    assert_int_equal(trp_sampler_source_create(&fixture->source,
-                                               &(trp_sampler_source_options){
-                                                   .shards = &fixture->channel, .shard_count = 1}),
-                     TRP_OK);
-    return (trp_learner_loop_options){.updater = &updater->base,
-                                      .sources = &fixture->source,
-                                      .source_count = 1,
-                                      .stop = fixture->stop,
-                                      .checkpoint_dir = fixture->checkpoints,
-                                      .checkpoint_every_s = 3600};
-}
-
-static trp_learner *learner_create(const trp_learner_loop_options *options)
-{
-    trp_learner *learner;
-    assert_int_equal(trp_learner_create(&learner, options), TRP_OK);
-    return learner;
-}
+#include "learner_fixture.h"
 
 static Troupe__PullReply *pull(trp_learner *learner, const char *client, uint64_t steps)
 {
@@ -300,72 +188,6 @@ static void a_failing_step_ends_the_run_with_its_status(void **state)
     trp_learner_destroy(learner);
 }
 
-static trp_status fail_behind_step_3(trp_updater *updater, const trp_update *update)
-{
-    TRP_TRY(adding_step(updater, update));
-    return update->step == 3 ? trp_fail(TRP_UNAVAILABLE, "a peer of the updater is away") : TRP_OK;
-}
-
-static trp_status fail_to_collect_step_3(trp_updater *updater, const trp_update *update)
-{
-    (void)updater;
-    return update->step == 3 ? trp_fail(TRP_UNAVAILABLE, "a device is away") : TRP_OK;
-}
-
-static void vectors_of_a_failed_step_are_not_saved(void **state)
-{
-    struct fixture *fixture = *state;
-    start_replay(fixture);
-    trp_updater_impl impls[] = {adding_impl, adding_impl};
-    impls[0].step = fail_behind_step_3;
-    impls[1].collect = fail_to_collect_step_3;
-    for (size_t i = 0; i < 2; i++) {
-        struct adding *updater = adding_create();
-        updater->base.impl = &impls[i];
-        trp_learner_loop_options options = loop_options(fixture, updater);
-        options.max_steps = 3;
-        trp_learner *learner = learner_create(&options);
-        char *path = NULL;
-        assert_int_equal(trp_learner_run(learner), TRP_UNAVAILABLE);
-        trp_learner_destroy(learner);
-        assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_NOT_FOUND);
-    }
-}
-
-static trp_status stop_in_step_3(trp_updater *updater, const trp_update *update)
-{
-    TRP_TRY(adding_step(updater, update));
-    return update->step == 3 ? trp_fail(TRP_CANCELLED, "stopped while it waited") : TRP_OK;
-}
-
-static void who_writes_checkpoints_says_that_the_last_one_is_missing(void **state)
-{
-    struct fixture *fixture = *state;
-    start_replay(fixture);
-    trp_updater_impl impl = adding_impl;
-    impl.step = stop_in_step_3;
-    for (unsigned writes = 0; writes < 2; writes++) {
-        struct adding *updater = adding_create();
-        updater->base.impl = &impl;
-        updater->stop = trp_stop_create();
-        updater->stop_at = 3;
-        trp_learner_loop_options options = loop_options(fixture, updater);
-        trp_stop *stop = options.stop = updater->stop;
-        options.checkpoint_dir = writes ? fixture->checkpoints : NULL;
-        trp_learner *learner = learner_create(&options);
-        struct captured captured;
-        trp_log_set_level(TRP_WARN);
-        capture_begin(&captured);
-        trp_status status = trp_learner_run(learner);
-        capture_end(&captured);
-        trp_log_set_level(TRP_ERROR);
-        assert_int_equal(status, TRP_CANCELLED);
-        assert_int_equal(captured_count(&captured, "wrote no last checkpoint"), writes);
-        trp_learner_destroy(learner);
-        trp_stop_destroy(stop);
-    }
-}
-
 static void a_gradient_that_is_not_finite_ends_the_run_or_is_left_out(void **state)
 {
     struct fixture *fixture = *state;
@@ -392,46 +214,6 @@ static void a_gradient_that_is_not_finite_ends_the_run_or_is_left_out(void **sta
     assert_int_equal(trp_learner_run(learner), TRP_OK);
     assert_int_equal(trp_learner_read(learner).left_out, 1);
     assert_float_equal(updater->params[5], 4, 0);
-    trp_learner_destroy(learner);
-}
-
-static trp_status spoil_once_saved(trp_updater *updater, const trp_update *update)
-{
-    struct adding *adding = (struct adding *)updater;
-    char *path = NULL;
-    if (adding->nan_at == 0 && trp_learner_checkpoint_find(adding->moves, &path) == TRP_OK)
-        adding->nan_at = update->step;
-    free(path);
-    return adding_step(updater, update);
-}
-
-/* Of a run that is seconds old, too. */
-static void what_was_learned_before_a_nan_is_in_a_checkpoint(void **state)
-{
-    struct fixture *fixture = *state;
-    start_replay(fixture);
-    trp_updater_impl impl = adding_impl;
-    impl.step = spoil_once_saved;
-    struct adding *updater = adding_create();
-    updater->base.impl = &impl;
-    updater->moves = fixture->checkpoints;
-    trp_learner_loop_options options = loop_options(fixture, updater);
-    options.checkpoint_every_s = 0;
-    options.max_seconds = 30;
-    trp_learner *learner = learner_create(&options);
-    assert_int_equal(trp_learner_run(learner), TRP_INTERNAL);
-    uint64_t steps = trp_learner_read(learner).steps;
-    trp_learner_destroy(learner);
-    char *path;
-    assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_OK);
-    free(path);
-    updater = adding_create();
-    options = loop_options(fixture, updater);
-    options.resume = true;
-    learner = learner_create(&options);
-    assert_in_range(updater->steps, 1, steps);
-    for (size_t i = 0; i < COUNT; i++)
-        assert_float_equal(updater->params[i], (float)updater->steps, 0);
     trp_learner_destroy(learner);
 }
 
@@ -485,20 +267,6 @@ static void what_an_updater_declares_is_checked(void **state)
 
 /* ---- a server that is away ----------------------------------------------------------------- */
 
-struct learning {
-    struct thread thread;
-    trp_learner *learner;
-    trp_status status;
-    char error[256];
-};
-
-static void learn(void *arg)
-{
-    struct learning *learning = arg;
-    learning->status = trp_learner_run(learning->learner);
-    snprintf(learning->error, sizeof learning->error, "%s", trp_last_error());
-}
-
 static void await_steps(const struct learning *learning, uint64_t steps)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, 30000);
@@ -519,86 +287,6 @@ static uint64_t await_standstill(const struct learning *learning)
         poll(NULL, 0, 100);
     }
     return steps;
-}
-
-static void the_last_checkpoint_is_of_the_last_step_whatever_is_being_written(void **state)
-{
-    struct fixture *fixture = *state;
-    start_replay(fixture);
-    trp_learner_loop_options options = loop_options(fixture, adding_create());
-    options.checkpoint_every_steps = 1;
-    options.max_steps = 300;
-    trp_learner *learner = learner_create(&options);
-    assert_int_equal(trp_learner_run(learner), TRP_OK);
-    assert_in_range(trp_learner_read(learner).checkpoints, 2, 301);
-    trp_learner_destroy(learner);
-    char *path;
-    assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_OK);
-    assert_non_null(strstr(path, "00300.safetensors"));
-    free(path);
-    struct adding *updater = adding_create();
-    options = loop_options(fixture, updater);
-    options.resume = true;
-    options.max_steps = 300;
-    learner = learner_create(&options);
-    assert_int_equal(updater->steps, 300);
-    for (size_t i = 0; i < COUNT; i++)
-        assert_float_equal(updater->params[i], 300, 0);
-    trp_learner_destroy(learner);
-}
-
-/* Every checkpoint is a state between two steps, though steps go on while it is written. */
-static void a_checkpoint_is_not_changed_by_the_steps_after_it(void **state)
-{
-    struct fixture *fixture = *state;
-    start_replay(fixture);
-    trp_learner_loop_options options = loop_options(fixture, adding_create());
-    options.checkpoint_every_steps = 1;
-    struct learning learning = {.learner = learner_create(&options)};
-    assert_int_equal(thread_start(&learning.thread, "learner", learn, &learning), TRP_OK);
-    char *path;
-    uint32_t read = 0;
-    while (read < 20) {
-        trp_checkpoint *checkpoint;
-        uint64_t steps;
-        float params[COUNT];
-        if (trp_learner_checkpoint_find(fixture->checkpoints, &path) != TRP_OK)
-            continue;
-        if (trp_checkpoint_read(&checkpoint, path) == TRP_OK) { /* else it was an old one */
-            assert_int_equal(
-                trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &steps),
-                TRP_OK);
-            assert_int_equal(
-                trp_checkpoint_get(checkpoint, "params", TRP_CHECKPOINT_F32, COUNT, params),
-                TRP_OK);
-            for (size_t i = 0; i < COUNT; i++)
-                assert_float_equal(params[i], (float)steps, 0);
-            trp_checkpoint_destroy(checkpoint);
-            read++;
-        }
-        free(path);
-    }
-    trp_stop_request(fixture->stop);
-    thread_stop(&learning.thread);
-    assert_int_equal(learning.status, TRP_OK);
-    trp_learner_destroy(learning.learner);
-}
-
-static void a_disk_that_fails_meanwhile_ends_the_run(void **state)
-{
-    struct fixture *fixture = *state;
-    start_replay(fixture);
-    struct adding *updater = adding_create();
-    updater->moves = fixture->checkpoints;
-    updater->moves_at = 5;
-    trp_learner_loop_options options = loop_options(fixture, updater);
-    options.checkpoint_every_steps = 1;
-    options.max_steps = 1000000;
-    trp_learner *learner = learner_create(&options);
-    assert_int_equal(trp_learner_run(learner), TRP_NOT_FOUND);
-    assert_non_null(strstr(trp_last_error(), "learner-0000"));
-    assert_in_range(trp_learner_read(learner).steps, 5, 999999);
-    trp_learner_destroy(learner);
 }
 
 static void a_learner_goes_on_when_its_replay_server_is_back(void **state)
@@ -787,8 +475,6 @@ static void a_learner_that_joined_turns_passes_them_on(void **state)
     assert_int_equal(turn.steps, 20);
 }
 
-#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
     trp_log_set_level(TRP_ERROR); /* damaged files below are on purpose */
@@ -804,14 +490,8 @@ int main(void)
         WITH_FIXTURE(published_versions_carry_the_parameters_of_their_step),
         WITH_FIXTURE(new_priorities_reach_the_table),
         WITH_FIXTURE(a_stop_ends_the_run_with_a_checkpoint),
-        WITH_FIXTURE(the_last_checkpoint_is_of_the_last_step_whatever_is_being_written),
-        WITH_FIXTURE(a_checkpoint_is_not_changed_by_the_steps_after_it),
-        WITH_FIXTURE(a_disk_that_fails_meanwhile_ends_the_run),
         WITH_FIXTURE(a_failing_step_ends_the_run_with_its_status),
-        WITH_FIXTURE(who_writes_checkpoints_says_that_the_last_one_is_missing),
-        WITH_FIXTURE(vectors_of_a_failed_step_are_not_saved),
         WITH_FIXTURE(a_gradient_that_is_not_finite_ends_the_run_or_is_left_out),
-        WITH_FIXTURE(what_was_learned_before_a_nan_is_in_a_checkpoint),
         WITH_FIXTURE(a_batch_size_beyond_memory_is_refused),
         WITH_FIXTURE(what_an_updater_declares_is_checked),
         WITH_FIXTURE(priorities_that_come_a_step_later_reach_the_table),

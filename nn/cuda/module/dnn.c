@@ -344,7 +344,10 @@ static void dnn_search(struct gpu *gpu, struct dnn *dnn, struct dnn_way *way)
                                         ", for that of its weights"};
     struct dnn_session session = {.dnn = dnn};
     const struct window *w = &way->shape.window;
-    dnn_descriptor graph = make_operations(&session, &way->shape);
+    dnn_descriptor graph = NULL;
+    /* The handle's is that of the last convolution, which was a graph's, or is gone. */
+    if (dnn_check(&session, dnn->calls.SetStream(dnn->handle, NULL), "cudnnSetStream", "a search"))
+        graph = make_operations(&session, &way->shape);
     uint32_t of_graph = session.made_count;
     if (graph)
         way->plan = ask_heuristic(&session, graph, DNN_HEURISTIC_A, way);

@@ -303,6 +303,8 @@ SHOWN int cudnnBackendFinalize(dnn_descriptor of)
         wanted += rules[i].kind == descriptor->kind;
     if (descriptor->finished || wanted != descriptor->count || !fits(descriptor))
         return says(BAD_PARAM, "attributes are missing, or do not fit");
+    if (descriptor->kind == DNN_PLAN && the_handle.stream)
+        return says(BAD_PARAM, "the handle's stream may be gone");
     descriptor->finished = true;
     fake_dnn.plans += descriptor->kind == DNN_PLAN;
     return 0;

@@ -53,6 +53,7 @@ struct blas {
     cublasLtHandle_t handle;
     struct mutex mutex;
     struct blas_way ways[BLAS_WAYS_MAX]; /* by hash; what comes to a taken place replaces it */
+    bool told;                           /* that something has no way */
 };
 
 /* Descriptors of one product. */
@@ -259,6 +260,22 @@ static void *workspace_of(struct gpu *gpu, struct gpu_lane *lane)
     return lane->workspace;
 }
 
+/* Ours is right, and slow: nobody would know why. */
+static void tell_once(struct gpu *gpu, const struct gemm_job *job)
+{
+    static const char *const words[] = {
+        [TRP_F32] = "float32", [TRP_BF16] = "bfloat16", [TRP_TF32] = "TF32"};
+    mutex_lock(&gpu->blas->mutex);
+    bool told = gpu->blas->told;
+    gpu->blas->told = true;
+    mutex_unlock(&gpu->blas->mutex);
+    if (!told)
+        gpu->host->log(TRP_INFO,
+                       "device %s: cuBLASLt has no way for a product of %ux%u by %ux%u in %s: our "
+                       "own kernel makes it, and others of which nothing is said",
+                       gpu->machine.name, job->m, job->k, job->k, job->n, words[job->precision]);
+}
+
 bool blas_gemm(struct gpu *gpu, struct gpu_lane *lane, const struct gemm_job *job)
 {
     struct blas *blas = gpu->blas;
@@ -274,6 +291,8 @@ bool blas_gemm(struct gpu *gpu, struct gpu_lane *lane, const struct gemm_job *jo
                                   product.b, &beta, job->c, product.c, job->c, product.c,
                                   &way.algorithm, workspace, way.workspace_bytes,
                                   lane->stream) == CUBLAS_STATUS_SUCCESS;
+        if (!done)
+            tell_once(gpu, job);
     }
     product_cleanup(&blas->calls, &product);
     return done;

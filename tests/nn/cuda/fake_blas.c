@@ -17,6 +17,9 @@
 extern unsigned fake_matmuls;
 SHOWN unsigned fake_matmuls; /* that were done */
 
+extern bool fake_has_no_way;
+SHOWN bool fake_has_no_way; /* for anything */
+
 enum { KEPT = 4096, WORKSPACE = 256 };
 
 struct fake_desc {
@@ -192,7 +195,7 @@ SHOWN cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     const struct fake_wish *wish = (const struct fake_wish *)preference;
     const struct fake_layout *layout = (const struct fake_layout *)c;
     *count = 0;
-    if (handle != (cublasLtHandle_t)&kept || c != d || wanted != 1 ||
+    if (handle != (cublasLtHandle_t)&kept || c != d || wanted != 1 || fake_has_no_way ||
         !fits((const struct fake_desc *)what, (const struct fake_layout *)a,
               (const struct fake_layout *)b, layout) ||
         (wish->schemes & CUBLASLT_REDUCTION_SCHEME_INPLACE) || wish->workspace < WORKSPACE ||

@@ -268,6 +268,8 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, vo
     const struct cuda_kernel *kernel = function;
     if (!kernel || threads.x > KERNEL_THREADS_MAX || shared_bytes > KERNEL_SHARED_MAX)
         return says(cudaErrorInvalidValue);
+    if (blocks.x == 0 || blocks.x > INT32_MAX || threads.x == 0)
+        return says(cudaErrorInvalidConfiguration);
     if (stream->capture && fake_cuda.refuses_capture)
         return says(cudaErrorStreamCaptureUnsupported);
     struct fake_work *work = put(stream, FAKE_KERNEL);

@@ -497,14 +497,19 @@ static void a_list_that_cannot_be_captured_is_run(void **state)
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-static unsigned matmuls(void)
+/* A variable of the cuBLASLt of tests, which stays open. */
+static void *blas_variable(const char *name)
 {
     void *library = dlopen(WITH_BLAS "/lib/libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
     assert_non_null(library);
-    const unsigned *count = dlsym(library, "fake_matmuls");
-    unsigned now = *count;
-    dlclose(library);
-    return now;
+    void *variable = dlsym(library, name);
+    assert_non_null(variable);
+    return variable;
+}
+
+static unsigned matmuls(void)
+{
+    return *(const unsigned *)blas_variable("fake_matmuls");
 }
 
 /* A product in the middle of larger matrices, not aligned. */
@@ -591,6 +596,34 @@ static void what_cublas_does_not_take_is_our_own(void **state)
     assert_both_sides(&scene, true);
     assert_int_equal(matmuls(), before);
     assert_int_equal(fake_cuda.kernels, 1);
+    scene_end(&scene);
+}
+
+/* It is said, once: nothing else tells that products are slow. */
+static void what_cublas_has_no_way_for_is_our_own_and_said_once(void **state)
+{
+    static const uint32_t sizes[] = {2, 3, 4};
+    bool *has_no_way = blas_variable("fake_has_no_way");
+    struct captured log;
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 10, WITH_BLAS);
+    *has_no_way = true;
+    capture_begin(&log);
+    for (uint64_t how = 32; how < 34; how++) {
+        struct gemm_job here = job_at(scene.here, sizes, how);
+        struct gemm_job there = job_at(scene.there, sizes, how);
+        twin_kernel(&scene.rng, &kernel_tiled_gemm, &here);
+        work_gemm(cuda_queue_list(scene.queue), &there);
+    }
+    assert_both_sides(&scene, true);
+    capture_end(&log);
+    *has_no_way = false;
+    assert_int_equal(captured_count(&log, "device cuda:0: cuBLASLt has no way for a product of 2x4 "
+                                          "by 4x3 in bfloat16: our own kernel makes it"),
+                     1);
+    assert_int_equal(captured_count(&log, "cuBLASLt"), 1);
+    assert_int_equal(fake_cuda.kernels, 2);
     scene_end(&scene);
 }
 
@@ -704,6 +737,7 @@ int main(void)
         cmocka_unit_test(products_of_all_kinds_are_our_own),
         cmocka_unit_test(factors_have_ten_bits_where_that_is_asked),
         cmocka_unit_test(what_cublas_does_not_take_is_our_own),
+        cmocka_unit_test(what_cublas_has_no_way_for_is_our_own_and_said_once),
         cmocka_unit_test(a_nan_that_relu_hides_is_in_the_gradients),
         cmocka_unit_test(what_fails_on_the_way_fails_each_wait_from_then_on),
         cmocka_unit_test(a_wait_ends_at_its_deadline),

@@ -11,6 +11,7 @@ static inline void twin_kernel(trp_rng *rng, const struct cuda_kernel *kernel,
 {
     struct kernel_shape shape = kernel->shape(arguments);
     char *shared = xmalloc(shape.shared_bytes + 1);
+    assert_in_range(shape.blocks, 1, INT32_MAX);
     assert_in_range(shape.threads, 1, KERNEL_THREADS_MAX);
     assert_in_range(shape.shared_bytes, 0, KERNEL_SHARED_MAX);
     for (uint32_t block = 0; block < shape.blocks; block++) {

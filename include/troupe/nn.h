@@ -287,7 +287,8 @@ TRP_API void trp_net_add_gaussian(trp_net_spec *spec, uint32_t from, uint32_t si
  * Faster where the processor multiplies bfloat16 (AVX512_BF16) and a call has several rows; slower
  * than TRP_F32 elsewhere, where factors are rounded first. Factors, products and sums below 2^-126
  * may count as zeros. TRP_TF32: on a GPU whose products are cuBLASLt's, factors have 10 bits behind
- * the point, and the rest is as with TRP_BF16; everywhere else it is TRP_F32. */
+ * the point, and the rest is as with TRP_BF16; everywhere else it is TRP_F32. Such a GPU need not
+ * round all: with TRP_BF16 cuBLASLt may keep TF32's bits or all of them, with TRP_TF32 all. */
 typedef enum { TRP_F32, TRP_BF16, TRP_TF32 } trp_precision;
 
 typedef struct {

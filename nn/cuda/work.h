@@ -16,8 +16,8 @@
 
 /* c[m][n] (+)= A B, then + bias, then the activation: A is a[m][k] or, turned, a[k][m], B is
  * b[k][n] or, turned, b[n][k]. Row by row, floats; strides count elements. The bias is of columns,
- * or NULL. With TRP_BF16 factors are rounded, with TRP_TF32 they may be; sums and c are
- * float32. */
+ * or NULL. With TRP_BF16 factors may be rounded to bfloat16 or TF32, as cuBLASLt likes (ours rounds
+ * them to bfloat16), with TRP_TF32 to that; sums and c are float32. */
 struct gemm_job {
     const float *a, *b, *bias;
     float *c;

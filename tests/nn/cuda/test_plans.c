@@ -49,27 +49,39 @@ static void check_frames(trp_device *device)
     check_spec(device, &spec, 3);
 }
 
+typedef void rounding_check(trp_device *device, const trp_net_spec *spec, uint32_t rows);
+
 /* Smooth: a unit on the other side of ReLU's corner has another gradient at once. */
-static void check_halves(trp_device *device)
+static void check_smooth(trp_device *device, rounding_check *check)
 {
     static const uint32_t sizes[] = {31, 33, 257};
     for (size_t i = 0; i < 3; i++) {
         trp_net_spec spec = trp_mlp(&(trp_mlp_options){
             .inputs = sizes[i], .hidden = {sizes[2 - i]}, .outputs = 5, .activation = TRP_TANH});
-        check_half(device, &spec, 33);
+        check(device, &spec, 33);
     }
 }
 
+static void check_halves(trp_device *device)
+{
+    check_smooth(device, check_half);
+}
+
 /* Windows of all kinds, in images of floats and of bytes. */
-static void check_windows(trp_device *device)
+static void check_windows_by(trp_device *device, rounding_check *check)
 {
     trp_rng rng;
     trp_rng_init(&rng, 5, 0);
     for (uint32_t i = 0; i < 12; i++) {
         trp_net_spec spec = windows_spec(&rng);
         check_spec(device, &spec, 1 + i % 5);
-        check_half(device, &spec, 1 + i % 5);
+        check(device, &spec, 1 + i % 5);
     }
+}
+
+static void check_windows(trp_device *device)
+{
+    check_windows_by(device, check_half);
 }
 
 /* On a machine of tests, which looks whether each wait is needed, with or without a library that
@@ -225,13 +237,19 @@ static void frames_on_a_gpu_are_the_reference(void **state)
 static void windows_on_a_gpu_are_the_reference(void **state)
 {
     (void)state;
-    check_windows(real_gpu());
+    check_windows_by(real_gpu(), check_half_by_library);
 }
 
 static void halves_on_a_gpu_are_near_the_reference(void **state)
 {
     (void)state;
-    check_halves(real_gpu());
+    check_smooth(real_gpu(), check_half_by_library);
+}
+
+static void tf32_on_a_gpu_is_near_the_reference(void **state)
+{
+    (void)state;
+    check_smooth(real_gpu(), check_tf32_by_library);
 }
 
 /* Of the graphs above: the machine has left out each of them once, and found what is not ordered
@@ -262,6 +280,7 @@ int main(void)
         cmocka_unit_test(frames_on_a_gpu_are_the_reference),
         cmocka_unit_test(windows_on_a_gpu_are_the_reference),
         cmocka_unit_test(halves_on_a_gpu_are_near_the_reference),
+        cmocka_unit_test(tf32_on_a_gpu_is_near_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

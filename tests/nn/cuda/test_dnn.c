@@ -196,7 +196,7 @@ static void what_has_no_engine_is_products_and_said_once(void **state)
     assert_int_equal(fake->descriptors, 0);
     assert_said(&tried,
                 "cuDNN has no way for a convolution of 3 images 6x7x4 by 4 filters 3x3, with at "
-                "most 256.0 MiB of workspace (none of its engines suits)",
+                "most 640.0 MiB of workspace (none of its engines suits)",
                 1);
     assert_said(&tried, "cuDNN has no way", 1);
 }

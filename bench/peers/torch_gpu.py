@@ -4,8 +4,8 @@ microseconds a step.
 
     torch_gpu.py [cuda:0]
 
-The peer is torch.compile with the whole step in one CUDA graph, which leaves the host a single launch. Where one of both does
-not go, HOW says so, and the rest is what is measured.
+The peer is torch.compile with the whole step in one CUDA graph, which leaves the host a single launch. Where that does not go,
+the next of WAYS is taken, in a process of its own, for a capture that failed may leave anything behind; HOW says which, and why.
 """
 import gc
 import os
@@ -120,9 +120,13 @@ CASES = {
 }
 
 
-def make_step(name, precision, compiled):
+WAYS = ("torch.compile, one graph", "torch.compile, its own graphs", "one graph", "eager")
+
+
+def make_step(name, precision, way):
     """A function that puts one step."""
     make, inputs = CASES[name]
+    compiled = way.startswith("torch.compile")
     torch.manual_seed(1)
     net, x = (make(compiled) if make is Loop else make()).to(DEVICE), inputs()
     if x.dim() == 4:
@@ -133,8 +137,8 @@ def make_step(name, precision, compiled):
         with torch.autocast(DEVICE.type, dtype=torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
             return net(batch).float()
 
-    if compiled and make not in (Loop, Library):
-        forward = torch.compile(forward, dynamic=False)
+    if compiled and make is not Loop:
+        forward = torch.compile(forward, dynamic=False, mode="reduce-overhead" if "own" in way else None)
 
     def step():
         adam.zero_grad(set_to_none=True)
@@ -160,40 +164,23 @@ def graph_of(step):
 
 
 def first_line(error):
-    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0][:200]
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0][:160].replace("\t", " ")
 
 
-def prepare(name, precision):
-    """A step, and how it computes."""
+def prepare(name, precision, way):
     torch.backends.cuda.matmul.allow_tf32 = precision != "f32"
     torch.backends.cudnn.allow_tf32 = precision != "f32"
     torch.backends.cudnn.benchmark = True
     torch.compiler.reset()  # of one piece of code it keeps a few forms, and is not compiled any more beyond
-    how = f"PyTorch {torch.__version__}"
-    for compiled in (True, False):
-        if compiled and name.endswith("no resets"):
-            how += " nn.LSTM"
-            continue
-        try:
-            step = make_step(name, precision, compiled)
-            for _ in range(3):
-                step()
-            how += " torch.compile" if compiled else ""
-            break
-        except Exception as error:
-            if not compiled:
-                raise
-            how += f" (no torch.compile: {first_line(error)})"
-    if not IS_GPU:
-        return step, how
-    try:
-        replay = graph_of(step)
-        replay()
+    step = make_step(name, precision, way)
+    for _ in range(WARM):
+        step()
+    if "one graph" in way:
+        step = graph_of(step)
+    step()
+    if IS_GPU:
         torch.cuda.synchronize()
-        return replay, how + " in a graph"
-    except Exception as error:
-        torch.cuda.synchronize()
-        return step, how + f" (no graph: {first_line(error)})"
+    return step
 
 
 def run(step):
@@ -214,27 +201,48 @@ def run(step):
     return (time.perf_counter() - began) / steps * 1e6
 
 
+def can(name, way):
+    """Without resets an LSTM is the library's, which is not compiled; the host has no graphs."""
+    return not (name.endswith("no resets") and way.startswith("torch.compile")) and (IS_GPU or "one graph" not in way)
+
+
+def answer(words, first, why):
+    """Makes ready for a case, by the first of WAYS from that on; goes on in a new process where one fails."""
+    way = next(i for i in range(first, len(WAYS)) if can(words[0], WAYS[i]))
+    try:
+        step = prepare(*words, WAYS[way])
+    except Exception as error:
+        if way + 1 == len(WAYS):
+            raise
+        os.dup2(ANSWERS, 1)
+        os.execv(sys.executable, [sys.executable, __file__, str(DEVICE), *words, str(way + 1), f"{WAYS[way]}: {first_line(error)}"])
+    return step, f"ready PyTorch {torch.__version__} {WAYS[way]}{why and f' ({why})'}"
+
+
 def main():
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else is printed is no answer
-    step = None
-    for line in sys.stdin:
-        words = line.rstrip("\n").split("\t")
+    step, words, first, why = None, sys.argv[2:4], 0, ""
+    if words:
+        first, why = int(sys.argv[4]), sys.argv[5]
+    answers = os.fdopen(ANSWERS, "w", buffering=1, closefd=False)
+    while words or (words := sys.stdin.buffer.raw.readline().decode().rstrip("\n").split("\t")) != [""]:
         try:
             if words == ["run"]:
-                print(f"{run(step):.6g}", file=answers)
+                said = f"{run(step):.6g}"
             elif words[0] not in CASES:
-                print(f"has no case {words[0]}", file=answers)
+                said = f"has no case {words[0]}"
             else:
                 step = None
                 gc.collect()
                 if IS_GPU:
                     torch.cuda.empty_cache()
-                step, how = prepare(*words)
-                print("ready " + how.replace("\t", " "), file=answers)
+                step, said = answer(words, first, why)
         except Exception as error:
-            print(first_line(error).replace("\t", " "), file=answers)
+            said = first_line(error)
+        print(said, file=answers)
+        words = None
 
 
 if __name__ == "__main__":
+    ANSWERS = os.dup(1)
+    os.dup2(2, 1)  # whatever else is printed is no answer
     main()

@@ -196,8 +196,10 @@ TRP_API bool trp_collective_done(trp_collective *collective, uint64_t ticket);
 
 /* Waits until the operation, and all before it, are done: as long as the options' timeout, counted
  * from when it could begin. Fails, with the same words on all ranks that live, with
- *   UNAVAILABLE: a rank is gone (which), or gave up with trp_collective_abort();
- *   DEADLINE_EXCEEDED: a rank is waited for (which, in what);
+ *   UNAVAILABLE: a rank is gone (which), or gave up with trp_collective_abort(); or two that live
+ *     are cut off from each other (which);
+ *   DEADLINE_EXCEEDED: a rank is waited for (which, in what); or all live, and what one sends
+ *     another does not arrive;
  *   FAILED_PRECONDITION: two ranks started different operations (which ranks, what): kind, count,
  *     type, sum or max, root, distance;
  *   and whatever the device of a queue says, on its rank alone, as INTERNAL where that is one of

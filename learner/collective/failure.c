@@ -6,7 +6,8 @@
  * stopped, or does something else, closes nothing: whoever waits for long tells all others in
  * which call, and each answers whom it waits for itself, by its helper when it does something else.
  * At its deadline a rank asks once more, from rank to rank along the answers: what it was told
- * before may be over. Who answers that it has not begun yet, or nothing, is who all wait for.
+ * before may be over. Who answers that it has not begun yet, or nothing, is who all wait for. Where
+ * all answer that they wait, what one sent another is lost on its way, and rank 0 says so.
  *
  * Two ranks that find that they called different things cannot know what others find: rank 0 is
  * told, and decides. A pattern of messages may let nobody find it: then ranks wait, and what they
@@ -265,17 +266,20 @@ static void ask_again(struct trp_collective *c, uint32_t peer, int64_t now)
     notice_send(&it->line, &notice, "");
 }
 
-/* Some rank goes on: what was answered is over. True: it was asked about for long enough. */
-static bool ask_anew(struct trp_collective *c, int64_t now)
+enum found { NOT_YET, FOUND_LOST, FOUND_NOBODY };
+
+/* Some rank goes on: what was answered is over. Or all that were asked live, for long enough. */
+static enum found ask_anew(struct trp_collective *c, int64_t now)
 {
+    int64_t silence = COLLECTIVE_SILENCE_MS * INT64_C(1000000);
     for (uint32_t peer = 0; peer < c->size; peer++)
         c->peers[peer].asked = 0;
-    return now > c->first->began_ns + c->timeout_ns + 2 * COLLECTIVE_SILENCE_MS * INT64_C(1000000);
+    return now > c->first->began_ns + c->timeout_ns + 2 * silence ? FOUND_NOBODY : NOT_YET;
 }
 
-/* Whom all wait for, after the deadline; false: it is not known yet. Ranks may be an operation
- * behind, so each is asked for in the one in which the rank before waits for it. */
-static bool find_lost(struct trp_collective *c, int64_t now, uint32_t *lost)
+/* Whom all wait for, after the deadline. Ranks may be an operation behind, so each is asked for in
+ * the one in which the rank before waits for it. */
+static enum found find_lost(struct trp_collective *c, int64_t now, uint32_t *lost)
 {
     const struct transfer *transfer = &c->first->transfer;
     uint64_t mine = transfer->schedule.call.sequence, at = mine;
@@ -291,9 +295,10 @@ static bool find_lost(struct trp_collective *c, int64_t now, uint32_t *lost)
         if (is_silent || peer->answer.rank == rank)
             *lost = rank;
         if (is_silent)
-            return now > peer->asked_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000);
+            return now > peer->asked_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000) ? FOUND_LOST
+                                                                                   : NOT_YET;
         if (peer->answer.rank == rank)
-            return true;
+            return FOUND_LOST;
         at = peer->answer.call.sequence;
         rank = peer->answer.rank;
     }
@@ -320,10 +325,26 @@ void collective_give_up(struct trp_collective *c, uint32_t judge, trp_status sta
     }
 }
 
-/* Who says that a rank is lost: the lowest but that one. */
-static uint32_t judge_of(uint32_t lost)
+/* One is lost: the lowest other one says so. */
+static void give_up_lost(struct trp_collective *c, uint32_t lost, const char *call)
 {
-    return lost == 0 ? 1 : 0;
+    collective_give_up(c, lost == 0 ? 1 : 0, TRP_DEADLINE_EXCEEDED,
+                       "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
+                       ", %s, for %" PRId64 " ms",
+                       lost, c->size, c->first->transfer.schedule.call.sequence, call,
+                       c->timeout_ns / 1000000);
+}
+
+/* All live: something between them is lost, or they wait for each other in a circle. */
+static void give_up_circle(struct trp_collective *c, const char *call)
+{
+    const struct transfer *transfer = &c->first->transfer;
+    collective_give_up(c, 0, TRP_DEADLINE_EXCEEDED,
+                       "rank %" PRIu32 " of %" PRIu32 " waits for rank %" PRIu32
+                       ", which answers, in operation %" PRIu64 ", %s, for %" PRId64
+                       " ms: what is sent between ranks does not arrive",
+                       c->rank, c->size, transfer_waits_for(transfer),
+                       transfer->schedule.call.sequence, call, c->timeout_ns / 1000000);
 }
 
 static void fail_late(struct trp_collective *c, int64_t now)
@@ -343,12 +364,11 @@ static void fail_late(struct trp_collective *c, int64_t now)
         return;
     }
     uint32_t lost;
-    if (!find_lost(c, now, &lost))
-        return;
-    collective_give_up(c, judge_of(lost), TRP_DEADLINE_EXCEEDED,
-                       "rank %" PRIu32 " of %" PRIu32 " is waited for in operation %" PRIu64
-                       ", %s, for %" PRId64 " ms",
-                       lost, c->size, call->sequence, words, c->timeout_ns / 1000000);
+    enum found found = find_lost(c, now, &lost);
+    if (found == FOUND_LOST)
+        give_up_lost(c, lost, words);
+    else if (found == FOUND_NOBODY)
+        give_up_circle(c, words);
 }
 
 static int64_t worries_after(const struct trp_collective *c)
@@ -358,9 +378,11 @@ static int64_t worries_after(const struct trp_collective *c)
     return part < most ? part : most;
 }
 
-/* A lane that fails while its line is open, and one whose rank has left before it was done. */
+/* A lane that fails while its line is open, and one whose rank has left before it was done. Both
+ * ends of a lane find it broken, and say the same. */
 static void give_up_broken(struct trp_collective *c, int64_t now)
 {
+    int64_t silence = COLLECTIVE_SILENCE_MS * INT64_C(1000000);
     for (uint32_t peer = 0; peer < c->size && c->status == TRP_OK; peer++) {
         const struct group_peer *it = &c->peers[peer];
         if (it->broken_ns == 0)
@@ -368,10 +390,11 @@ static void give_up_broken(struct trp_collective *c, int64_t now)
         if (it->line.left)
             collective_fail(c, TRP_UNAVAILABLE, "rank %" PRIu32 " of %" PRIu32 " has left", peer,
                             c->size);
-        else if (now > it->broken_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000))
-            collective_give_up(c, judge_of(peer), TRP_UNAVAILABLE,
+        else if (now > it->broken_ns + silence)
+            collective_give_up(c, 0, TRP_UNAVAILABLE,
                                "rank %" PRIu32 " of %" PRIu32 " is cut off from rank %" PRIu32,
-                               peer, c->size, c->rank);
+                               peer < c->rank ? peer : c->rank, c->size,
+                               peer < c->rank ? c->rank : peer);
     }
 }
 

@@ -301,7 +301,7 @@ static void expect_cut_off(struct liar *liar, uint64_t ticket, size_t bytes)
     trp_collective *group = liar->real.at[0].group;
     memset(liar->memory.memory + lane_memory_bytes(0), 0x7f, bytes);
     assert_int_equal(trp_collective_wait(group, ticket), TRP_UNAVAILABLE);
-    assert_string_equal(trp_last_error(), "rank 1 of 2 is cut off from rank 0");
+    assert_string_equal(trp_last_error(), "rank 0 of 2 is cut off from rank 1");
 }
 
 static void who_writes_nonsense_into_its_memory_is_cut_off(void **state)

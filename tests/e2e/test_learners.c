@@ -92,6 +92,51 @@ static void who_is_killed_among_gossips_comes_back(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
 }
 
+static void await_checkpoint(const struct scene *scene)
+{
+    struct deadline deadline = patience();
+    char *dir = scene_path(scene, "run/learner"), *newest = NULL;
+    while (trp_learner_checkpoint_find(dir, &newest) != TRP_OK)
+        look_again_soon(deadline, "a checkpoint");
+    free(newest);
+    free(dir);
+}
+
+/* What it had of the optimizer's state is in the checkpoint alone, to which the other one goes
+ * back.
+ */
+static void who_is_killed_with_a_part_of_the_state_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.mode=sharded", "--set=learner.checkpoint_every_s=1");
+    await_steps(scene, 1, 20);
+    await_checkpoint(scene);
+    check_comes_back(scene, 0, SIGKILL);
+    check_words(scene, 0,
+                "it was killed by signal 9 (Killed): the others go on, it is started again");
+    assert_file_contains(scene, "run/logs/learner-1.log", "learner goes back to its checkpoint");
+    check_comes_back(scene, 1, SIGSTOP);
+    check_words(scene, 1, "the other learners of learner waited 1.5 s for it");
+    assert_file_contains(scene, "run/logs/learner-0.log", "learner goes back to its checkpoint");
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
+/* There is none to go back to. */
+static void
+who_is_killed_with_a_part_of_the_state_before_a_checkpoint_ends_the_program(void **state)
+{
+    struct scene *scene = *state;
+    START("--launch=processes", "--set=learner.mode=sharded",
+          "--set=learner.checkpoint_every_s=100000");
+    await_steps(scene, 1, 20);
+    assert_int_equal(kill(pid_of(scene, 0), SIGKILL), 0);
+    assert_int_equal(scene_wait(scene), 1);
+    check_words(scene, 0, "it was killed by signal 9 (Killed)");
+    assert_last_line(scene, "err",
+                     "who had the whole state is gone, and there is no checkpoint to go back to");
+}
+
 /* The first learner of each of two sites, of which one has two. */
 static void who_is_killed_at_a_site_comes_back(void **state)
 {
@@ -466,6 +511,11 @@ int main(void)
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_is_killed_among_gossips_comes_back, scene_setup,
                                         scene_teardown),
+        cmocka_unit_test_setup_teardown(who_is_killed_with_a_part_of_the_state_comes_back,
+                                        scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(
+            who_is_killed_with_a_part_of_the_state_before_a_checkpoint_ends_the_program,
+            scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(who_is_killed_at_a_site_comes_back, scene_setup,
                                         scene_teardown),
         cmocka_unit_test_setup_teardown(who_leads_a_site_is_killed_and_comes_back, scene_setup,

@@ -138,6 +138,57 @@ static void a_learner_that_is_killed_comes_back(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
 }
 
+/* How many pushes a server has answered, as it says in the end. */
+static uint64_t pushes_of(const struct scene *scene, uint32_t index)
+{
+    char *pattern = xasprintf("server/%u: ", index), *out = scene_read(scene, "out");
+    uint64_t pushes = 0;
+    for (const char *at = out; (at = strstr(at, pattern)) && pushes == 0; at++)
+        if (strstr(at, " pushes; "))
+            pushes = strtoull(at + strlen(pattern), NULL, 10);
+    free(pattern);
+    free(out);
+    return pushes;
+}
+
+/* A learner that is killed in a step may have pushed its half to one server alone; who learns may
+ * have made one more when it is stopped. */
+static void check_steps(const struct scene *scene)
+{
+    uint64_t steps = (uint64_t)summed_up(scene, "err", " learner steps");
+    uint64_t pushes[] = {pushes_of(scene, 0), pushes_of(scene, 1)};
+    assert_true(steps > 100);
+    assert_in_range(pushes[0], steps, steps + 2);
+    assert_in_range(pushes[1], pushes[0] - 3, pushes[0] + 1);
+}
+
+/* Where nobody waits for another, each push is a step, of whom it ever is. */
+static void who_is_killed_costs_the_others_no_step(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const rules[][3] = {
+        {"--set=server.rule=softsync", "--set=agent.optimizer=adam", "--set=server.softness=1"},
+        {"--set=server.rule=dynsgd", "--set=agent.optimizer=sgd", "--set=agent.learning_rate=0.05"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        START("--set=evaluator.target_return=0", rules[i][0], rules[i][1], rules[i][2]);
+        await_steps(scene, 1, 20);
+        pid_t pid = pid_of(scene, 0);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        await_steps(scene, 1, reported(scene, 1, "learner_steps") + 50);
+        await_restart(scene, 0, pid);
+        await_steps(scene, 0, reported(scene, 1, "learner_steps") + 50);
+        kill(scene->pid, SIGINT);
+        assert_int_equal(scene_wait(scene), 128 + SIGINT);
+        assert_file_contains(scene, "err", "learner/0 failed: it was killed by signal 9 (Killed)");
+        char *err = scene_read(scene, "err");
+        assert_null(strstr(err, "learner/1 failed"));
+        free(err);
+        check_steps(scene);
+        scene_empty(scene);
+    }
+}
+
 /* Servers have what they learned. */
 static void all_learners_may_be_killed_at_once(void **state)
 {
@@ -278,6 +329,7 @@ int main(void)
         TEST(a_server_that_hangs_or_may_not_come_back_is_named),
         TEST(steps_that_were_made_are_counted_when_nobody_reaches_a_server),
         TEST(a_learner_that_is_killed_comes_back),
+        TEST(who_is_killed_costs_the_others_no_step),
         TEST(all_learners_may_be_killed_at_once),
         TEST(who_hangs_is_left_out_and_comes_back),
         TEST(who_hangs_is_missed_though_another_is_gone),

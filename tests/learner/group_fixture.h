@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <troupe/learner.h>
 #include <troupe/rendezvous.h>
@@ -60,6 +61,7 @@ struct plan {
         uint64_t step;
         enum moment place;
     } dies, breaks, odd, watched, stops;
+    bool cuts;    /* what breaks is each connection, and not the group's collective alone */
     bool cancels; /* a stop ends the wait for a batch, too */
     bool varies;  /* members have different numbers of phases */
     bool asks;    /* for the largest number of all members, in each step */
@@ -270,6 +272,17 @@ static inline void add_and_report(struct summing *updater, const trp_update *upd
     }
 }
 
+/* This process has those of collectives alone. */
+static inline void cut_all_connections(void)
+{
+    for (int fd = 3; fd < 1024; fd++) {
+        struct sockaddr_storage name;
+        socklen_t size = sizeof name;
+        if (getpeername(fd, (struct sockaddr *)&name, &size) == 0)
+            shutdown(fd, SHUT_RDWR);
+    }
+}
+
 /* Here the member dies, or the generation does, of which the updater hears nothing yet. */
 static inline trp_status dies_here(const struct summing *updater, const trp_update *update,
                                    enum moment place)
@@ -279,7 +292,10 @@ static inline trp_status dies_here(const struct summing *updater, const trp_upda
     if (plan->breaks.step == update->step && plan->breaks.member == member->index &&
         plan->breaks.place == place && !member->has_broken) {
         member->has_broken = true;
-        learners_abort(update->run->mode->group, "a wire was cut");
+        if (plan->cuts)
+            cut_all_connections();
+        else
+            learners_abort(update->run->mode->group, "a wire was cut");
     }
     return is_here(updater->member, update->step, place)
                ? trp_fail(TRP_INTERNAL, "member %u dies", updater->member->index)

@@ -1,6 +1,7 @@
 /* Learners of several sites together, by Gaia's rule: whole ones, in threads of this process. */
 #include <math.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,9 +13,13 @@
 #include <troupe/log.h>
 #include "learner/modes/gaia_sites.h"
 #include "tests/core/captured.h"
+#include "tests/core/patience.h"
 #include "tests/learner/group_fixture.h"
 
 static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
+
+/* Of a number in a step: gradient_of() is from -8 to 8. */
+static const double LARGEST_MOVE = 2;
 
 static struct run *run_gaia(uint32_t members, const char *sites, double significance,
                             uint32_t slack)
@@ -234,6 +239,89 @@ static void bytes_are_those_that_were_sent(void **state)
     free(line);
 }
 
+/* ---- the selective barrier ------------------------------------------------------------------ */
+
+enum { LATE_STEPS = 24, LATE_SLACK = 4, LATE_HALF = LATE_SLACK / 2, LATE_TRIES = 20 };
+
+static _Atomic uint64_t asked; /* the batch that site a asked for last */
+
+/* Site b has its first one when a has ended all clocks that it can without b, and is in one more.
+ */
+static uint32_t rows_of_a_late_site(uint32_t member, uint64_t step)
+{
+    struct deadline deadline = patience();
+    if (member == 0)
+        atomic_store(&asked, step);
+    while (member == 1 && atomic_load(&asked) < 1 + LATE_HALF)
+        look_again_soon(deadline, "the other site");
+    return ROWS;
+}
+
+/* Of how many clocks a had b's steps as clock `clock` began: each moves number 7 by as much. */
+static uint64_t heard_of_b(const struct member *a, uint64_t clock)
+{
+    const float moved = a->began_with[clock + 1] - ((7 * 5) % 11 - 5);
+    const float by_one = -gradient_of(a->plan, 0, 7) * 0.25F / 2;
+    return (uint64_t)(moved / by_one) - clock;
+}
+
+/* By the log's lines of both sites, which say the same. */
+static uint64_t barriers_in(const struct captured *captured)
+{
+    static const char words[] = " barriers=";
+    const char *first = strstr(captured->text, words);
+    const char *second = first ? strstr(first + 1, words) : NULL;
+    assert_non_null(second);
+    uint64_t barriers = strtoull(first + strlen(words), NULL, 10);
+    assert_int_equal(strtoull(second + strlen(words), NULL, 10), barriers);
+    return barriers;
+}
+
+/* How many barriers site a waited at, of those that were raised. */
+static uint64_t waits_at_barriers(void)
+{
+    struct captured captured;
+    uint64_t waits = 0;
+    atomic_store(&asked, 0);
+    trp_log_set_level(TRP_INFO);
+    capture_begin(&captured);
+    struct run *run = run_all(&(struct plan){.members = 2,
+                                             .steps = LATE_STEPS,
+                                             .optimizer = sgd,
+                                             .constant = true,
+                                             .mode = "gaia",
+                                             .sites = "a,b",
+                                             .site_slack = LATE_SLACK,
+                                             .rows_of = rows_of_a_late_site});
+    capture_end(&captured);
+    trp_log_set_level(TRP_ERROR);
+    for (uint32_t member = 0; member < 2; member++)
+        assert_int_equal(run->members[member].counters.steps, LATE_STEPS);
+    for (uint64_t clock = LATE_HALF + 1; clock < LATE_STEPS; clock++) {
+        uint64_t heard = heard_of_b(&run->members[0], clock);
+        assert_in_range(heard, clock < LATE_SLACK ? 0 : clock - LATE_SLACK, clock - LATE_HALF);
+        waits += heard == clock - LATE_HALF;
+    }
+    /* That of a run's last clocks is before no step. */
+    assert_in_range(barriers_in(&captured), waits, waits + LATE_HALF + 1);
+    run_free(run);
+    return waits;
+}
+
+/* What a said half the slack ago is not with b: it raises the barrier, at which it waits for all
+ * that b said until then; at other clocks it goes on with what is as old as the slack. On a busy
+ * machine b may be there before a has looked. */
+static void a_site_that_is_ahead_of_another_waits_for_it_at_the_barrier(void **state)
+{
+    (void)state;
+    uint64_t waits = 0;
+    for (int i = 0; i < LATE_TRIES && waits == 0; i++)
+        waits = waits_at_barriers();
+    assert_true(waits > 0);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
 static void others_go_on_without_the_dead(void **state)
 {
     (void)state;
@@ -252,6 +340,49 @@ static void others_go_on_without_the_dead(void **state)
                     fail_msg("member %u: %s", other, run->members[other].words);
             assert_int_equal(run->members[member].status, TRP_INTERNAL);
             run_free(run);
+        }
+}
+
+/* Nobody is lost: all go on from the one with most steps. Without slack that has all that sites
+ * sent; with it, what was on its way is lost, and no more. */
+static void a_generation_that_breaks_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (enum moment place = BEFORE_READY; place <= AT_THE_END; place++)
+        for (uint32_t slack = 0; slack < 6; slack += 2) {
+            struct plan plan = {.members = 3,
+                                .steps = 12,
+                                .optimizer = sgd,
+                                .second = true,
+                                .constant = true,
+                                .mode = "gaia",
+                                .sites = "a,b,b",
+                                .cuts = true};
+            struct run *smooth = run_all(&plan);
+            uint32_t member = (slack / 2 + place) % 3;
+            struct captured captured;
+            plan.site_slack = slack;
+            plan.breaks.member = member;
+            plan.breaks.step = 5;
+            plan.breaks.place = place;
+            trp_log_set_level(TRP_WARN);
+            capture_begin(&captured);
+            struct run *run = run_all(&plan);
+            capture_end(&captured);
+            trp_log_set_level(TRP_ERROR);
+            assert_true(captured_count(&captured, "is broken") > 0);
+            if (slack == 0)
+                check_all(run, &smooth->members[0]);
+            for (uint32_t i = 0; i < 3; i++) {
+                if (run->members[i].status != TRP_OK)
+                    fail_msg("member %u: %s", i, run->members[i].words);
+                assert_int_equal(run->members[i].counters.steps, 12);
+                for (size_t k = 0; k < NUMBERS; k++)
+                    assert_float_equal(run->members[i].params[k], smooth->members[0].params[k],
+                                       slack * LARGEST_MOVE);
+            }
+            run_free(run);
+            run_free(smooth);
         }
 }
 
@@ -329,7 +460,9 @@ int main(void)
         cmocka_unit_test(a_site_without_a_batch_leaves_with_the_others),
         cmocka_unit_test(learners_in_turns_repeat_bit_for_bit),
         cmocka_unit_test(bytes_are_those_that_were_sent),
+        cmocka_unit_test(a_site_that_is_ahead_of_another_waits_for_it_at_the_barrier),
         cmocka_unit_test(others_go_on_without_the_dead),
+        cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
         cmocka_unit_test(a_member_without_a_site_is_refused),
         cmocka_unit_test(circles_share_no_memory_where_the_group_does_not),
         cmocka_unit_test(numbers_out_of_range_are_refused_by_name),

@@ -430,6 +430,37 @@ static void who_is_lost_costs_the_step_that_was_going_on(void **state)
     }
 }
 
+/* Nobody is lost: all go on from the one with most steps, and none is counted twice or left out, of
+ * those that not all had heard of either. */
+static void a_generation_that_breaks_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (enum moment place = BEFORE_READY; place <= AT_THE_END; place++)
+        for (uint32_t member = 0; member < 4; member++) {
+            struct plan plan = {.members = 4,
+                                .steps = 12,
+                                .optimizer = sgd,
+                                .second = true,
+                                .constant = true,
+                                .mode = "gossip"};
+            struct run *smooth = run_all(&plan);
+            plan.breaks.member = member;
+            plan.breaks.step = 5;
+            plan.breaks.place = place;
+            struct run *run = run_all(&plan);
+            assert_true(run->members[member].has_broken);
+            for (uint32_t i = 0; i < 4; i++) {
+                if (run->members[i].status != TRP_OK)
+                    fail_msg("member %u: %s", i, run->members[i].words);
+                assert_int_equal(run->members[i].counters.steps, 12);
+                assert_int_equal(run->members[i].counted, smooth->members[i].counted);
+                check_same(&run->members[i], &smooth->members[i]);
+            }
+            run_free(run);
+            run_free(smooth);
+        }
+}
+
 /* Before one joins, the others come to their mean. */
 static void who_joins_gets_the_mean(void **state)
 {
@@ -543,6 +574,7 @@ int main(void)
         cmocka_unit_test(gossipgrad_learners_are_by_the_rule_and_end_on_their_mean),
         cmocka_unit_test(a_step_sends_a_message_for_each_vector),
         cmocka_unit_test(who_is_lost_costs_the_step_that_was_going_on),
+        cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
         cmocka_unit_test(who_joins_gets_the_mean),
         cmocka_unit_test(who_has_no_batch_goes_on_with_the_others),
         cmocka_unit_test(one_that_stops_stops_all),

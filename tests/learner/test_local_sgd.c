@@ -149,6 +149,32 @@ static void who_is_lost_costs_the_steps_since_the_last_mean(void **state)
     }
 }
 
+/* Nobody is lost, but the steps since the last mean: all make them again, whoever was in the mean
+ * already. */
+static void a_generation_that_breaks_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (enum moment place = BEFORE_READY; place <= AT_THE_END; place++)
+        for (uint32_t step = 5; step <= 6; step++) {
+            struct plan plan = {.members = 4,
+                                .steps = 12,
+                                .optimizer = sgd,
+                                .second = true,
+                                .constant = true,
+                                .mode = "local_sgd",
+                                .local_steps = 3};
+            struct run *smooth = run_all(&plan);
+            plan.breaks.member = step % 4;
+            plan.breaks.step = step;
+            plan.breaks.place = place;
+            struct run *run = run_all(&plan);
+            assert_true(run->members[step % 4].has_broken);
+            check_all(run, &smooth->members[0]);
+            run_free(run);
+            run_free(smooth);
+        }
+}
+
 /* Between two means nothing is sent: an allreduce of the vector, and what is said before it. */
 static void a_mean_is_all_that_is_sent(void **state)
 {
@@ -223,6 +249,7 @@ int main(void)
         cmocka_unit_test(slow_momentum_moves_the_mean),
         cmocka_unit_test(who_has_no_batch_counts_for_nothing),
         cmocka_unit_test(who_is_lost_costs_the_steps_since_the_last_mean),
+        cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
         cmocka_unit_test(a_mean_is_all_that_is_sent),
         cmocka_unit_test(ways_that_are_sent_whole_make_the_mean),
         cmocka_unit_test(what_a_mean_has_not_got_the_next_one_has),

@@ -5,15 +5,22 @@
  *     ./offline_pendulum                        stores what SAC does, then learns from it by TD3+BC
  *     ./offline_pendulum -- iql                 the same by another agent
  *     ./offline_pendulum -- cql RUN/replay      from a store that is there */
+#define _GNU_SOURCE /* nftw() */
+#include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <troupe/troupe.h>
 
 enum { STORED = 12000 }; /* SAC's learner steps, and about as many of its actor's */
 static const char data_dir[] = "runs/offline_pendulum-data";
 static const char store_dir[] = "runs/offline_pendulum-data/replay";
+static const char half_dir[] = "runs/offline_pendulum-data.half"; /* until it is whole */
+static const char lock_file[] = "runs/offline_pendulum-data.lock";
 
 static trp_agent agent_of(const char *name)
 {
@@ -44,30 +51,11 @@ static trp_agent agent_of(const char *name)
                                       .imitation = 10});
 }
 
-static trp_status build(trp_program *program, int argc, char **argv)
-{
-    TRP_TRY(trp_arguments_check(argc, argv, 2));
-    trp_agent agent = agent_of(argc > 1 ? argv[1] : "td3_bc");
-    if (!agent.impl)
-        return trp_fail(TRP_INVALID_ARGUMENT, "'%s' is none of td3_bc, bc, iql, crr, cql", argv[1]);
-    trp_node learner =
-        trp_add_learner(program, "learner",
-                        &(trp_learner_options){.agent = &agent,
-                                               .env = "Pendulum-v1",
-                                               .dataset = argc > 2 ? argv[2] : store_dir,
-                                               .dataset_shuffle = 20000,
-                                               .max_steps = 200000});
-    trp_add_evaluator(program, "evaluator",
-                      &(trp_actor_options){.agent = &agent,
-                                           .env = "Pendulum-v1",
-                                           .params = learner,
-                                           .episodes = 100,
-                                           .target_return = -200});
-    return TRP_OK;
-}
+/* ---- the store -------------------------------------------------------------------------------
+ */
 
 /* SAC's replay server keeps all that it did. */
-static trp_status store(void)
+static trp_status run_sac(void)
 {
     trp_agent agent = trp_sac(&(trp_sac_options){.hidden = {64, 64},
                                                  .batch_size = 64,
@@ -84,37 +72,72 @@ static trp_status store(void)
         program, "learner",
         &(trp_learner_options){.agent = &agent, .replay = acting.replay, .max_steps = STORED});
     trp_add_actors(program, "actor", 1, &acting);
-    printf("offline_pendulum: SAC stores what it does in %s\n", store_dir);
-    fflush(stdout);
-    trp_run_result result;
-    trp_status status =
-        trp_run(program, &(trp_run_options){.run_dir = data_dir, .seed = 1}, &result);
+    trp_status status = trp_run(program, &(trp_run_options){.run_dir = half_dir, .seed = 1}, NULL);
     trp_program_destroy(program);
     return status;
 }
 
-/* Whether this process is to begin with it: no node of a run that is going, and no store is there
- * or given. */
-static bool lacks_data(int argc, char **argv)
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *place)
 {
-    int words = 0;
-    for (int i = 1, behind = 0; i < argc; i++) {
-        if (strncmp(argv[i], "--node=", 7) == 0 || strcmp(argv[i], "graph") == 0)
-            return false;
-        words += behind;
-        behind |= strcmp(argv[i], "--") == 0;
+    (void)info, (void)type, (void)place;
+    return remove(path);
+}
+
+/* What was interrupted has SAC's first steps only, which are random: it is made again. */
+static trp_status store(void)
+{
+    if (access(half_dir, F_OK) == 0) {
+        printf("offline_pendulum: storing was interrupted; all of %s is made again\n", half_dir);
+        if (nftw(half_dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+            return trp_fail(TRP_FAILED_PRECONDITION, "cannot remove %s", half_dir);
     }
-    FILE *there = fopen("runs/offline_pendulum-data/replay/data.mdb", "r");
-    if (there)
-        fclose(there);
-    return words < 2 && !there;
+    printf("offline_pendulum: SAC stores what it does in %s\n", store_dir);
+    fflush(stdout);
+    TRP_TRY(run_sac());
+    if (rename(half_dir, data_dir) != 0)
+        return trp_fail(TRP_FAILED_PRECONDITION, "cannot make %s of %s", data_dir, half_dir);
+    return TRP_OK;
+}
+
+static trp_status prepare(void)
+{
+    mkdir("runs", 0777);
+    int lock = open(lock_file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) != 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "cannot lock %s: does another program store there?", lock_file);
+    trp_status status = access(data_dir, F_OK) == 0 ? TRP_OK : store();
+    close(lock);
+    return status;
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static trp_status build(trp_program *program, int argc, char **argv)
+{
+    TRP_TRY(trp_arguments_check(argc, argv, 2));
+    trp_agent agent = agent_of(argc > 1 ? argv[1] : "td3_bc");
+    if (!agent.impl)
+        return trp_fail(TRP_INVALID_ARGUMENT, "'%s' is none of td3_bc, bc, iql, crr, cql", argv[1]);
+    if (argc <= 2)
+        trp_program_prepare(program, prepare);
+    trp_node learner =
+        trp_add_learner(program, "learner",
+                        &(trp_learner_options){.agent = &agent,
+                                               .env = "Pendulum-v1",
+                                               .dataset = argc > 2 ? argv[2] : store_dir,
+                                               .dataset_shuffle = 20000,
+                                               .max_steps = 200000});
+    trp_add_evaluator(program, "evaluator",
+                      &(trp_actor_options){.agent = &agent,
+                                           .env = "Pendulum-v1",
+                                           .params = learner,
+                                           .episodes = 100,
+                                           .target_return = -200});
+    return TRP_OK;
 }
 
 int main(int argc, char **argv)
 {
-    if (lacks_data(argc, argv) && store() != TRP_OK) {
-        fprintf(stderr, "offline_pendulum: %s\n", trp_last_error());
-        return EXIT_FAILURE;
-    }
     return trp_main(argc, argv, "offline_pendulum", build);
 }

@@ -33,6 +33,11 @@ trp_program *trp_program_create(const char *name)
     return program;
 }
 
+void trp_program_prepare(trp_program *program, trp_status (*prepare)(void))
+{
+    program->prepare = prepare;
+}
+
 trp_program *program_keep(trp_program *program)
 {
     atomic_fetch_add(&program->references, 1);

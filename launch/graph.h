@@ -50,7 +50,8 @@ struct trp_program {
     struct node_group **groups;
     size_t group_count;
     uint32_t node_count;
-    char *error; /* of the first wrong trp_add_*(); NULL: none */
+    char *error;                 /* of the first wrong trp_add_*(); NULL: none */
+    trp_status (*prepare)(void); /* before it is run; NULL: nothing */
     _Atomic uint32_t references;
 };
 

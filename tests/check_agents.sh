@@ -29,7 +29,31 @@ run 'the target of -200 is reached' d4pg_pendulum.c
 run 'the target of -200 is reached' mpo_pendulum.c
 run 'the target of -170 is reached' sac_pendulum.c
 run 'the target of -170 is reached' td3_pendulum.c
+# What is wrong is refused, and help is given, before anything is stored.
+learn=(timeout 60 usr/bin/troupe launch offline_pendulum.c --)
+"${learn[@]}" --help >help.log && grep -q '^Usage: ' help.log || { cat help.log; exit 1; }
+for words in '-- nonsense' '--set=learner.speed=1' dance; do
+    rc=0
+    "${learn[@]}" $words >wrong.log 2>&1 || rc=$?
+    [ $rc = 2 ] && [ "$(wc -l <wrong.log)" = 1 ] || { echo "offline_pendulum $words: status $rc"; cat wrong.log; exit 1; }
+done
+! ls -d runs/offline_pendulum-data* 2>/dev/null || { echo 'something was stored for what is refused'; exit 1; }
+# A store that was interrupted is made again from its beginning. All that follows learns from that one.
+usr/bin/troupe launch offline_pendulum.c -- --run-dir=half >half.log 2>&1 &
+half=$!
+for ((i = 0; i < 2000; i++)); do
+    [ ! -e runs/offline_pendulum-data.half/replay/data.mdb ] || break
+    sleep 0.02
+done
+kill $half
+! wait $half || { echo 'a half store was learned from'; cat half.log; exit 1; }
+"${learn[@]}" --run-dir=whole --set learner.max_steps=1 >whole.log 2>&1 && grep -q 'was interrupted' whole.log &&
+    usr/bin/troupe replay ls runs/offline_pendulum-data/replay >ls.log && grep -q '^transitions *1[2-9][0-9][0-9][0-9] ' ls.log ||
+    { echo 'a store that was interrupted is not made again'; cat whole.log ls.log; exit 1; }
+options=(--set learner.max_steps=300)
+for agent in bc cql crr iql; do
+    args=($agent)
+    run 'done: learner/0: 300 learner steps done' offline_pendulum.c
+done
+options=() args=()
 run 'the target of -200 is reached' offline_pendulum.c
-args=(iql) # from what is stored by now; its target takes half a minute of a processor
-options=(--set learner.max_steps=1000)
-run 'done: learner/0: 1000 learner steps done' offline_pendulum.c

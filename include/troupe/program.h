@@ -333,6 +333,12 @@ typedef trp_status (*trp_build)(trp_program *program, int argc, char **argv);
  * that is more. Otherwise nobody tells a user that a word did nothing. */
 TRP_API TRP_MUST_USE trp_status trp_arguments_check(int argc, char **argv, int most);
 
+/* For a build whose nodes need what may not be there yet, such as data to learn from: trp_main()
+ * calls `prepare` before it runs the program, and once all that its user gave is checked, but not
+ * for graph, eval, --options or a node's process. What it fails of the program is refused for.
+ * Signals end it as any process; trp_run() may be called in it, and does not call it. */
+TRP_API void trp_program_prepare(trp_program *program, trp_status (*prepare)(void));
+
 /* Runs the program and returns the exit status: 0 done, 1 a node failed (the last line names the
  * first failure), 2 it was refused before anything was started (wrong usage or graph; a run, a GPU
  * or a file that is not there), 128 + signal. `argv` after "--" goes to `build` (argv[0] stays the

@@ -266,7 +266,7 @@ static trp_status user_run(trp_context *context, const void *arg)
         event(context, seed);
         return TRP_OK;
     }
-    if (is("logs") || is("warns"))
+    if (is("logs") || is("warns") || is("prepares"))
         return log_twice(context);
     if (is("undeclared")) {
         trp_channel *channel;
@@ -352,10 +352,31 @@ static trp_status build_groups(trp_program *program, bool targets)
     return TRP_OK;
 }
 
+static trp_status first_run(trp_context *context, const void *arg)
+{
+    (void)context, (void)arg;
+    return TRP_OK;
+}
+
+static trp_status prepare(void)
+{
+    printf("prepared by %s\n", is("prepares") ? "a run" : "nobody");
+    fflush(stdout);
+    if (is("cannot_prepare"))
+        return trp_fail(TRP_UNAVAILABLE, "there is no data");
+    trp_program *program = trp_program_create("first");
+    trp_add_node(program, "first", &(trp_node_options){.run = first_run});
+    trp_status status = trp_run(program, &(trp_run_options){.run_dir = "first"}, NULL);
+    trp_program_destroy(program);
+    return status;
+}
+
 static trp_status build(trp_program *program, int argc, char **argv)
 {
     if (argc > 1)
         scenario = argv[1];
+    if (is("prepares") || is("cannot_prepare"))
+        trp_program_prepare(program, prepare);
     if (is("groups") || is("targets"))
         return build_groups(program, is("targets"));
     if (is("learners"))

@@ -394,6 +394,48 @@ static void wrong_graphs_are_one_line_and_status_2(void **state)
     }
 }
 
+static void a_run_is_prepared_once_when_all_that_was_given_is_right(void **state)
+{
+    struct scene *scene = *state;
+    static const struct {
+        const char *words[3];
+        int status;
+    } rows[] = {
+        {{"--help"}, 0},
+        {{"--options"}, 0},
+        {{"graph"}, 0},
+        {{"--frobnicate"}, 2},
+        {{"--seed=abc"}, 2},
+        {{"--set=user.speed=1"}, 2},
+        {{"eval", "--params=none"}, 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, rows[i].words[0], rows[i].words[1], NULL, NULL, NULL};
+        const char **end = argv + (rows[i].words[1] ? 3 : 2);
+        *end++ = "--", *end = "prepares";
+        assert_int_equal(scene_run(scene, argv), rows[i].status);
+        assert_int_equal(count_in(scene, "out", "prepared"), 0);
+    }
+    assert_int_equal(run_scenario(scene, "cannot_prepare", NULL), 2);
+    assert_file_contains(scene, "out", "prepared by nobody\n");
+    assert_last_line(scene, "err", "launch_program: there is no data");
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        const char *argv[] = {LAUNCH_PROGRAM,
+                              "--run-dir=run",
+                              launch_modes[i],
+                              "--log-level=info",
+                              "--",
+                              "prepares",
+                              NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        assert_int_equal(count_in(scene, "out", "prepared by a run\n"), 1);
+        assert_file_contains(scene, "first/config.json", "first");
+        /* The run before it had a level of its own. */
+        assert_int_equal(count_in(scene, "err", "number="), 4);
+    }
+}
+
 /* Lines that begin with an option; explanations are further to the right. */
 static size_t options_in(const struct scene *scene, const char *name)
 {
@@ -456,6 +498,7 @@ int main(void)
         TEST(a_program_without_options_says_so),
         TEST(help_and_version_are_asked_for_by_letters_too),
         TEST(wrong_graphs_are_one_line_and_status_2),
+        TEST(a_run_is_prepared_once_when_all_that_was_given_is_right),
         TEST(help_names_every_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,7 +91,7 @@ KERNEL_BODY void expectile_item(const struct expectile_arguments *a, uint32_t ro
 {
     trp_expectile_batch batch = {a->rows, a->least, NULL, a->expectile};
     (void)round, (void)before;
-    a->least[row] = a->q2[row] < a->q[row] ? a->q2[row] : a->q[row];
+    a->least[row] = lesser_f32(a->q[row], a->q2[row]);
     expectile_at(&batch, a->values, a->values, row, sums);
 }
 

@@ -2,6 +2,7 @@
 #ifndef TESTS_AGENTS_STUDY_H
 #define TESTS_AGENTS_STUDY_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,6 +134,30 @@ static inline void study_assert_same(struct study *a, struct study *b)
         size_t element = left[i].type == TRP_CHECKPOINT_F32 ? sizeof(float) : sizeof(uint64_t);
         assert_memory_equal(left[i].data, right[i].data, left[i].shape[0] * element);
     }
+}
+
+/* All numbers of a tensor of a vector, which lies there as in the vector `like`, are NaN; false: it
+ * has no such tensor. */
+static inline bool study_spoil(struct study *study, size_t vector, size_t like, size_t tensor)
+{
+    const trp_vector_spec *spec = &study->updater->vectors[like];
+    for (size_t i = 0; tensor < spec->tensor_count && i < spec->tensors[tensor].count; i++)
+        study->run.values[vector][spec->tensors[tensor].offset + i] = NAN;
+    return tensor < spec->tensor_count;
+}
+
+/* A step on what has a NaN somewhere is refused for it, and the first vector is as it was. */
+static inline void study_assert_refuses_nan(struct study *study, const struct items *items,
+                                            const char *where)
+{
+    float *before = trp_floats_create(study->count);
+    memcpy(before, study->params, study->count * sizeof *before);
+    if (study_step(study, &items->batch) != TRP_INTERNAL)
+        fail_msg("a NaN in %s is learned from", where);
+    if (!strstr(trp_last_error(), "nan"))
+        fail_msg("a NaN in %s: '%s'", where, trp_last_error());
+    assert_memory_equal(study->params, before, study->count * sizeof *before);
+    trp_floats_destroy(before);
 }
 
 /* Two studies of the same agent with other seeds: the second goes on from what the first saved at

@@ -310,10 +310,37 @@ static void batches_from_a_broken_peer_are_refused(void **state)
         items.actions[5] = wrong[i];
         assert_int_equal(study_step(study, &items), TRP_DATA_LOSS);
     }
-    items.actions[5] = 0;
-    items.rewards[2] = NAN;
-    assert_int_equal(study_step(study, &items), TRP_INTERNAL);
     study_destroy(study);
+}
+
+/* In a column, or in a tensor of one of the networks. */
+static void what_is_not_finite_ends_the_run_and_is_not_applied(void **state)
+{
+    (void)state;
+    bool more = true;
+    for (size_t i = 0; more; i++) {
+        struct items items;
+        items_fill_seeded(&items);
+        struct study *study = study_create(NULL, 3);
+        const trp_vector_spec *spec = &study->updater->vectors[0];
+        float *const columns[] = {&items.rewards[2], &items.discounts[2], items.observations[2],
+                                  items.next_observations[2]};
+        size_t tensor = i / 2;
+        if (i < 4)
+            *columns[i] = NAN;
+        else if ((more = (tensor -= 2) < spec->tensor_count))
+            for (size_t k = 0; k < spec->tensors[tensor].count; k++)
+                study->run.values[i % 2][spec->tensors[tensor].offset + k] = NAN;
+        float *before = trp_floats_create(study->count);
+        memcpy(before, study->params, study->count * sizeof *before);
+        if (more && study_step(study, &items) != TRP_INTERNAL)
+            fail_msg("place %zu: a NaN is learned from", i);
+        if (more && !strstr(trp_last_error(), "nan"))
+            fail_msg("place %zu: '%s'", i, trp_last_error());
+        assert_memory_equal(study->params, before, study->count * sizeof *before);
+        trp_floats_destroy(before);
+        study_destroy(study);
+    }
 }
 
 static void masks_from_a_broken_peer_are_refused(void **state)
@@ -428,6 +455,7 @@ int main(void)
         cmocka_unit_test(the_target_network_is_copied_every_period),
         cmocka_unit_test(a_target_rate_moves_the_target_every_step),
         cmocka_unit_test(batches_from_a_broken_peer_are_refused),
+        cmocka_unit_test(what_is_not_finite_ends_the_run_and_is_not_applied),
         cmocka_unit_test(masks_from_a_broken_peer_are_refused),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_not_applied),
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),

@@ -402,6 +402,23 @@ static void what_is_not_finite_ends_the_run_and_is_named(void **state)
     }
 }
 
+/* The lesser of two numbers of which one is NaN is no number, whichever it is. */
+static void a_nan_of_either_target_critic_ends_an_iql_run(void **state)
+{
+    (void)state;
+    bool more = true;
+    for (size_t tensor = 0; more; tensor++) {
+        struct study *study = begin(iql());
+        struct items *items = filled(study, 11);
+        size_t critics = paper_vector(study, "critics");
+        if ((more = study_spoil(study, paper_vector(study, "target_critics"), critics, tensor)))
+            study_assert_refuses_nan(study, items,
+                                     study->updater->vectors[critics].tensors[tensor].name);
+        items_destroy(items);
+        study_destroy(study);
+    }
+}
+
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
@@ -434,6 +451,7 @@ int main(void)
         cmocka_unit_test(crrs_targets_are_copied_every_period),
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
         cmocka_unit_test(what_is_not_finite_ends_the_run_and_is_named),
+        cmocka_unit_test(a_nan_of_either_target_critic_ends_an_iql_run),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

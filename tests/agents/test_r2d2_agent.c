@@ -359,12 +359,42 @@ static void batches_from_a_broken_peer_are_refused_with_the_items_key(void **sta
         *flags[i] = before;
     }
     assert_int_equal(study->steps, 0);
-    items_fill(items, 5);
-    ((float *)items_column(items, "reward"))[BURN_IN] = NAN;
-    assert_int_equal(study_step(study, &items->batch), TRP_INTERNAL);
-    assert_non_null(strstr(trp_last_error(), "the loss of step 1 is nan"));
     items_destroy(items);
     study_destroy(study);
+}
+
+/* In a column, at its first step that counts, or in a tensor of one of the networks. */
+static void what_is_not_finite_ends_the_run_and_is_not_applied(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *column;
+        size_t at;
+    } rows[] = {{"reward", BURN_IN},
+                {"discount", BURN_IN},
+                {"observation", BURN_IN * INPUTS},
+                {"core_state", 0}};
+    enum { COLUMNS = sizeof rows / sizeof *rows };
+    trp_r2d2_options options = options_of(BURN_IN);
+    trp_agent agent = trp_r2d2(&options);
+    trp_env_spec env = env_of(false);
+    bool more = true;
+    for (size_t i = 0; more; i++) {
+        struct study *study = study_create(&agent, &env, BATCH, 3);
+        struct items *items = items_create(&study->updater->sources[0], BATCH);
+        items_fill(items, 5);
+        char where[64] = "";
+        if (i < COLUMNS) {
+            snprintf(where, sizeof where, "%s", rows[i].column);
+            ((float *)items_column(items, where))[rows[i].at] = NAN;
+        } else if ((more = study_spoil(study, i % 2, 0, (i - COLUMNS) / 2))) {
+            snprintf(where, sizeof where, "tensor %zu of vector %zu", (i - COLUMNS) / 2, i % 2);
+        }
+        if (more)
+            study_assert_refuses_nan(study, items, where);
+        items_destroy(items);
+        study_destroy(study);
+    }
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -531,6 +561,7 @@ int main(void)
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
         cmocka_unit_test(a_batch_that_is_too_large_is_refused),
         cmocka_unit_test(batches_from_a_broken_peer_are_refused_with_the_items_key),
+        cmocka_unit_test(what_is_not_finite_ends_the_run_and_is_not_applied),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
         cmocka_unit_test(every_slot_remembers_its_own_episode_in_any_rows),
         cmocka_unit_test(a_row_that_explores_remembers_what_it_saw),

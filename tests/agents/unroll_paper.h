@@ -324,4 +324,20 @@ static inline void assert_resumes(struct study *(*create)(const trp_env_spec *, 
     study_destroy(resumed);
 }
 
+static inline void assert_nan_in_params_is_refused(struct study *(*create)(const trp_env_spec *,
+                                                                           uint64_t seed))
+{
+    trp_env_spec env = env_of(TRP_ACTION_DISCRETE, false);
+    bool more = true;
+    for (size_t tensor = 0; more; tensor++) {
+        struct study *study = create(&env, 3);
+        struct items *items = items_create(&study->updater->sources[0], BATCH);
+        items_fill(items, &env, 1);
+        if ((more = study_spoil(study, 0, 0, tensor)))
+            study_assert_refuses_nan(study, items, study->updater->vectors[0].tensors[tensor].name);
+        items_destroy(items);
+        study_destroy(study);
+    }
+}
+
 #endif

@@ -5,9 +5,13 @@
  *     ./bsuite ppo umbrella_length          all of them, and the experiment's score
  *     ./bsuite r2d2 memory_len/13 7 trace=21 period=21
  *                                           with seed 7, and options of the agent
+ *     ./bsuite dqn bandit/0 1 loss=c51 value_least=-2 value_most=2
+ *                                           so C51, QR-DQN and Munchausen are there, too
  *
- * A score is about all that one actor did, so there is one, with one copy of the environment, and
- * parts take turns: the same seed gives the same score. */
+ * Agents are all of those that make one choice: dqn, r2d2, ppo, impala, a3c. A score is about all
+ * that one actor did, so there is one, with one copy of the environment, and parts take turns: the
+ * same seed gives the same score. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +63,28 @@ static trp_agent ppo(void)
                                       .value_clip = -1});
 }
 
+/* One copy and one sequence an update: it is as near to its actor as an agent can be, so V-trace
+ * has nothing to correct. */
+static trp_agent impala(void)
+{
+    return trp_impala(&(trp_impala_options){.hidden = {64, 64},
+                                            .activation = TRP_RELU,
+                                            .unroll = 5,
+                                            .batch_size = 1,
+                                            .learning_rate = 2e-3F});
+}
+
+/* The same of A2C: one learner. */
+static trp_agent a3c(void)
+{
+    return trp_a3c(&(trp_a3c_options){.hidden = {64, 64},
+                                      .activation = TRP_RELU,
+                                      .unroll = 5,
+                                      .batch_size = 1,
+                                      .adam = true,
+                                      .learning_rate = 2e-3F});
+}
+
 /* An item is an episode of the memory tasks, or a part of a longer one. */
 static trp_agent r2d2(void)
 {
@@ -84,9 +110,7 @@ static const struct {
     trp_agent (*make)(void);
     uint64_t sync_every_items; /* of agents that learn from what they just did */
 } agents[] = {
-    {"dqn", dqn, 0},
-    {"ppo", ppo, 1},
-    {"r2d2", r2d2, 0},
+    {"dqn", dqn, 0}, {"r2d2", r2d2, 0}, {"ppo", ppo, 1}, {"impala", impala, 1}, {"a3c", a3c, 1},
 };
 
 enum { AGENTS = sizeof agents / sizeof agents[0] };
@@ -196,7 +220,20 @@ static trp_status choose_agent(const char *name)
         task.sync_every_items = agents[i].sync_every_items;
         return TRP_OK;
     }
-    return trp_fail(TRP_NOT_FOUND, "no agent '%s'", name);
+    char names[NAME_BYTES] = "";
+    for (size_t i = 0; i < AGENTS; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s", agents[i].name);
+    return trp_fail(TRP_NOT_FOUND, "no agent '%s'; there are:%s", name, names);
+}
+
+static trp_status choose_seed(const char *text, uint64_t *seed)
+{
+    char *end;
+    errno = 0;
+    *seed = strtoull(text, &end, 10);
+    if (*text < '1' || *text > '9' || *end || errno != 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "the seed '%s' is not a whole number above 0", text);
+    return TRP_OK;
 }
 
 /* NAME=VALUE: an option of the agent. */
@@ -235,11 +272,10 @@ int main(int argc, char **argv)
         return 2;
     }
     uint32_t first, last;
-    trp_run_options options = {
-        .deterministic = true,
-        .seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1,
-    };
+    trp_run_options options = {.deterministic = true, .seed = 1};
     trp_status status = choose_agent(argv[1]);
+    if (status == TRP_OK && argc > 3)
+        status = choose_seed(argv[3], &options.seed);
     for (int i = 4; status == TRP_OK && i < argc; i++)
         status = set_option(argv[i]);
     if (status == TRP_OK)

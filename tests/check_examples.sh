@@ -26,8 +26,22 @@ run 'every node that no other uses has ended' shapes_a3c.c
 for mode in processes threads; do
     grep -q 'learner/1,learner_steps,100,' shapes_a3c-$mode/metrics.csv
 done
-timeout 60 usr/bin/troupe launch bsuite.c -- ppo bandit/0 1 >bsuite.log 2>&1 &&
-    grep -q '^bandit: score 0.9' bsuite.log || { cat bsuite.log; exit 1; }
+for words in 'ppo bandit/0 1' 'impala bandit/0' 'a3c bandit/0' 'dqn bandit/0 1 loss=c51 value_least=-2 value_most=2'; do
+    timeout 60 usr/bin/troupe launch bsuite.c -- $words >bsuite.log 2>&1 &&
+        grep -q '^bandit: score 0.9' bsuite.log || { echo "bsuite $words"; cat bsuite.log; exit 1; }
+done
+while read -r words; do
+    read -r said
+    ! timeout 60 usr/bin/troupe launch bsuite.c -- $words >bsuite.log 2>&1 </dev/null && grep -q "^bsuite: $said" bsuite.log ||
+        { echo "bsuite $words, wanted: $said"; cat bsuite.log; exit 1; }
+done <<'END'
+nobody bandit/0
+no agent 'nobody'; there are: dqn r2d2 ppo impala a3c
+dqn bandit/0 abc
+the seed 'abc' is not a whole number
+dqn bandit/0 0
+the seed '0' is not a whole number
+END
 args=(own_learner-processes/replay)
 run 'offline: done: ' offline.c
 run 'done: learner/0: 100 learner steps done' shapes_offline.c

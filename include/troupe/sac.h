@@ -42,7 +42,8 @@ typedef struct {
     float temperature_learning_rate; /* of Adam, of its logarithm */
     float target_entropy;            /* in nats; 0: minus the numbers of an action */
 
-    float conservative;            /* alpha of CQL, 5 in the paper; 0: SAC */
+    float conservative; /* alpha of CQL, 5 in the paper; 0: SAC. Acme's CQL also has a learning_rate
+                           of 3e-5, and clones for its first 50 000 steps, which this does not */
     uint32_t conservative_samples; /* actions of each of three kinds, at a state; Acme's 10 */
 
     int64_t random_steps; /* any action, each as likely, while all actors together take so many;

@@ -40,7 +40,8 @@ typedef struct {
     float target_noise;    /* deviation of what smooths the target policy; negative: 0 */
     float target_noise_clip;
     float imitation; /* alpha: what following the critic weighs beside imitation, 2.5 in the paper;
-                        0: nothing is imitated */
+                        0: nothing is imitated. States, which the paper normalises over its data,
+                        are as they are stored */
 
     float noise;          /* deviation of exploration; negative: 0 */
     int64_t random_steps; /* any action, each as likely, while all actors together take so many;

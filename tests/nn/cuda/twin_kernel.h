@@ -5,7 +5,8 @@
 #include "nn/cuda/kernels.h"
 #include "tests/nn/nn_tools.h"
 
-/* Threads of a phase in either order: none may see what another one does in it. */
+/* Threads of a phase, and blocks, in either order: none may see what another one does in it, nor a
+ * block what others do at all. */
 static inline void twin_kernel(trp_rng *rng, const struct cuda_kernel *kernel,
                                const void *arguments)
 {
@@ -14,7 +15,9 @@ static inline void twin_kernel(trp_rng *rng, const struct cuda_kernel *kernel,
     assert_in_range(shape.blocks, 1, INT32_MAX);
     assert_in_range(shape.threads, 1, KERNEL_THREADS_MAX);
     assert_in_range(shape.shared_bytes, 0, KERNEL_SHARED_MAX);
-    for (uint32_t block = 0; block < shape.blocks; block++) {
+    bool last_first = trp_rng_below(rng, 2);
+    for (uint32_t number = 0; number < shape.blocks; number++) {
+        uint32_t block = last_first ? shape.blocks - 1 - number : number;
         memset(shared, 0xff, shape.shared_bytes);
         for (uint32_t phase = 0; phase < shape.phases; phase++) {
             bool back = trp_rng_below(rng, 2);

@@ -1,5 +1,6 @@
 /* What our interface costs over the bare call, in microseconds an operation, on a GPU: virtual
- * ranks over the kernel that sums their vectors, and NCCL of one rank over ncclAllReduce. In place
+ * ranks, each a thread that waits, as learners are, over the kernel that sums their vectors, and
+ * NCCL of one rank over ncclAllReduce. In place
  * that has nothing to do for one rank; so there are rows of sums into another vector, ours a copy
  * and a sum in one list, and of means (ncclAvg), which are sums here: what they are divided by
  * comes with them. Medians of several runs, by turns. bench_gpu_ranks [DEVICE]    cuda:0 by
@@ -13,6 +14,7 @@
 #include "bench/median.h"
 #include "core/clock.h"
 #include "core/nvidia.h"
+#include "core/thread.h"
 #include "learner/collective/nccl_api.h"
 #include "learner/collective/sum_kernel.h"
 
@@ -67,15 +69,17 @@ static void sync_queue(trp_queue *queue)
 
 /* ---- one operation of each kind -------------------------------------------------------------- */
 
+static void sum_up(struct gpu_ranks *ranks, uint32_t rank, size_t count)
+{
+    uint64_t ticket =
+        trp_collective_allreduce(ranks->groups[rank], ranks->queues[rank], ranks->values[rank],
+                                 count, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM);
+    stop_on(trp_collective_wait(ranks->groups[rank], ticket));
+}
+
 static void through_interface(struct gpu_ranks *ranks, size_t count)
 {
-    uint64_t tickets[RANKS];
-    for (uint32_t rank = 0; rank < ranks->size; rank++)
-        tickets[rank] =
-            trp_collective_allreduce(ranks->groups[rank], ranks->queues[rank], ranks->values[rank],
-                                     count, TRP_COLLECTIVE_F32, TRP_COLLECTIVE_SUM);
-    for (uint32_t rank = 0; rank < ranks->size; rank++)
-        stop_on(trp_collective_wait(ranks->groups[rank], tickets[rank]));
+    sum_up(ranks, 0, count);
 }
 
 static void out_of_place(struct gpu_ranks *ranks, size_t count)
@@ -131,12 +135,39 @@ static void bare_mean(struct gpu_ranks *ranks, size_t count)
 
 /* ---- medians --------------------------------------------------------------------------------- */
 
-static double run_us(struct gpu_ranks *ranks, size_t count,
+struct rank_thread {
+    struct gpu_ranks *ranks;
+    uint32_t rank;
+    size_t count;
+    void (*operation)(struct gpu_ranks *ranks, size_t count);
+    struct thread thread;
+};
+
+/* The first rank does what is measured, the others what that waits for. */
+static void run_rank(void *arg)
+{
+    const struct rank_thread *own = arg;
+    for (int i = 0; i < OPERATIONS; i++)
+        if (own->rank == 0)
+            own->operation(own->ranks, own->count);
+        else
+            sum_up(own->ranks, own->rank, own->count);
+}
+
+static double run_us(struct gpu_ranks *ranks, size_t count, uint32_t together,
                      void (*operation)(struct gpu_ranks *ranks, size_t count))
 {
+    struct rank_thread threads[RANKS];
     int64_t began_ns = clock_now_ns(&clock_monotonic);
-    for (int i = 0; i < OPERATIONS; i++)
-        operation(ranks, count);
+    for (uint32_t rank = 0; rank < together; rank++) {
+        threads[rank] = (struct rank_thread){
+            .ranks = ranks, .rank = rank, .count = count, .operation = operation};
+        if (rank > 0)
+            stop_on(thread_start(&threads[rank].thread, "rank", run_rank, &threads[rank]));
+    }
+    run_rank(&threads[0]);
+    for (uint32_t rank = 1; rank < together; rank++)
+        thread_stop(&threads[rank].thread);
     return (double)(clock_now_ns(&clock_monotonic) - began_ns) / 1e3 / OPERATIONS;
 }
 
@@ -151,11 +182,11 @@ static void compare_calls(struct gpu_ranks *ranks, const struct compared *pair)
 {
     for (size_t i = 0; i < COUNTS; i++) {
         double ours[RUNS], theirs[RUNS];
-        run_us(ranks, counts[i], pair->bare);
-        run_us(ranks, counts[i], pair->ours);
+        run_us(ranks, counts[i], 1, pair->bare);
+        run_us(ranks, counts[i], ranks->size, pair->ours);
         for (int run = 0; run < RUNS; run++) {
-            theirs[run] = run_us(ranks, counts[i], pair->bare);
-            ours[run] = run_us(ranks, counts[i], pair->ours);
+            theirs[run] = run_us(ranks, counts[i], 1, pair->bare);
+            ours[run] = run_us(ranks, counts[i], ranks->size, pair->ours);
         }
         double our_us = median(ours, RUNS), their_us = median(theirs, RUNS);
         printf("%s, %zu floats\t%.4g\tus, the bare call %.4g, over it %.4g\t0\t\n", pair->name,

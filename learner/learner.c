@@ -514,7 +514,8 @@ static trp_status bring(trp_learner *learner, trp_batch *batches, struct mode_ro
     round->stops = trp_stop_requested(learner->options.stop);
     round->over = deadline_passed(learner->end, &clock_monotonic);
     round->ended = learner->ended;
-    round->saves = mode->leads && save_is_due(learner, learner->progress.steps + 1);
+    round->saves =
+        mode->leads && save_is_due(learner, learner->progress.steps + 1 + mode->more_steps);
     return status;
 }
 

@@ -139,6 +139,8 @@ static trp_status local_end(struct mode *mode, struct mode_round *round)
     trp_status status = TRP_OK;
     if (local->rounds >= local->s.options.local_steps || local->flags || !round->has_batch)
         status = meet_in_the_mean(local, round);
+    else
+        round->saves = false; /* until the vectors are the group's */
     round->steps = local->steps;
     return status;
 }
@@ -217,6 +219,7 @@ trp_status local_sgd_create(struct mode **out, struct vectors *vectors,
     struct local_sgd *local = xcalloc(1, sizeof *local);
     *out = &local->s.base;
     TRP_TRY(synchronous_init(&local->s, &local_impl, vectors, &own, false));
+    local->s.base.more_steps = own.local_steps - 1;
     bool has_last = options->outer_momentum > 0 || options->compress.kind != COMPRESS_NONE;
     return has_last ? take_last(local) : TRP_OK;
 }

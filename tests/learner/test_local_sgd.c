@@ -241,6 +241,51 @@ static void what_a_mean_has_not_got_the_next_one_has(void **state)
     }
 }
 
+/* The vector in the checkpoint of a step. */
+static void read_checkpoint(const char *dir, uint64_t steps, float params[NUMBERS])
+{
+    uint64_t saved;
+    trp_checkpoint *checkpoint;
+    char *path = xasprintf("%s/learner-%020" PRIu64 ".safetensors", dir, steps);
+    if (trp_checkpoint_read(&checkpoint, path) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    assert_int_equal(trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &saved),
+                     TRP_OK);
+    assert_int_equal(saved, steps);
+    assert_int_equal(trp_checkpoint_get(checkpoint, "params", TRP_CHECKPOINT_F32, NUMBERS, params),
+                     TRP_OK);
+    trp_checkpoint_destroy(checkpoint);
+    free(path);
+}
+
+/* Due in the middle of a period: of all, once they have met in the mean. */
+static void a_checkpoint_has_the_mean_of_local_sgd(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/test_local_sgd.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    struct plan plan = {.members = 2,
+                        .steps = 16,
+                        .optimizer = sgd,
+                        .mode = "local_sgd",
+                        .local_steps = 4,
+                        .checkpoints = dir,
+                        .checkpoint_every = 6};
+    struct run *run = run_all(&plan);
+    assert_int_equal(run->members[0].status, TRP_OK);
+    assert_int_equal(run->members[0].counters.checkpoints, 3); /* and one at the end */
+    for (plan.steps = 8; plan.steps <= 16; plan.steps += 8) {
+        float params[NUMBERS];
+        read_checkpoint(dir, plan.steps, params);
+        for (size_t i = 0; i < NUMBERS; i++)
+            assert_float_equal(params[i], by_the_rule(&plan, i, all_of_them), 0);
+    }
+    run_free(run);
+    char *command = xasprintf("rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -253,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_mean_is_all_that_is_sent),
         cmocka_unit_test(ways_that_are_sent_whole_make_the_mean),
         cmocka_unit_test(what_a_mean_has_not_got_the_next_one_has),
+        cmocka_unit_test(a_checkpoint_has_the_mean_of_local_sgd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,7 @@ struct plan {
     trp_optimizer optimizer;
     bool second;                   /* there is another learned vector, and a target of the first */
     bool constant;                 /* all rows have the same gradient */
+    bool matrix;                   /* the first vector is one, 25 by 40 */
     bool shuffled;                 /* members report what is final in orders of their own */
     uint64_t ends_at[MEMBERS_MAX]; /* its batches end before this step; 0: never */
     uint32_t (*rows_of)(uint32_t member, uint64_t step); /* NULL: all */
@@ -392,6 +393,14 @@ static inline struct summing *summing_create(struct member *member)
     updater->base.vectors[0] = (trp_vector_spec){
         .name = "params", .count = count, .learned = true, .optimizer = plan->optimizer};
     updater->base.vectors[1] = updater->base.vectors[0];
+    static const trp_net_tensor matrix = {.name = "w",
+                                          .rank = 2,
+                                          .shape = {25, 40},
+                                          .count = NUMBERS,
+                                          .axis_count = 2,
+                                          .axes = {{25, 40}, {40, 1}}};
+    updater->base.vectors[0].tensors = plan->matrix ? &matrix : NULL;
+    updater->base.vectors[0].tensor_count = plan->matrix;
     updater->base.vectors[1].name = "second";
     updater->base.vectors[1].count = count / 2 + 1;
     updater->base.vectors[2] = (trp_vector_spec){.name = "target", .count = count};

@@ -200,7 +200,7 @@ static trp_status write_checkpoint(trp_learner *learner, bool last)
 static trp_status save(trp_learner *learner, bool last)
 {
     struct mode *mode = learner->update.mode;
-    if (!learner->checkpoint_dir && !mode->group)
+    if (!learner->checkpoint_dir && !mode->group && !mode->impl->gather)
         return TRP_OK;
     TRP_TRY(collect_owed(learner));
     if (mode->impl->gather)

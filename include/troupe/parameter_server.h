@@ -48,7 +48,8 @@ typedef struct {
     uint32_t max_staleness; /* ASYNC, SOFTSYNC, DYNSGD: gradients of older versions are dropped and
                                counted; 0: any count, with DYNSGD those of the last 16 */
     uint32_t push_every;    /* ASYNC: steps of a learner, whose gradients are added up; between them
-                               it steps its own copy; 0: 1 (Downpour's n_push, and n_fetch:) */
+                               it steps its own copy, and a push tells how many they are; 0: 1
+                               (Downpour's n_push, and n_fetch:) */
     uint32_t fetch_every;   /* steps between two pulls; 0: 1 */
     uint32_t idle_hosts;    /* 0: all servers have equal parts. Else the servers are one on each
                                learner's host, in order, and one on each of so many hosts without

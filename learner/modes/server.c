@@ -19,9 +19,9 @@
 #include "server_link.h"
 
 struct served {
-    struct server_link *links; /* one to each server */
-    float *accrued;            /* gradients that are not pushed yet; NULL: all are */
-    uint32_t phases;           /* since the first */
+    struct server_link *links;    /* one to each server */
+    float *accrued;               /* gradients that are not pushed yet; NULL: all are */
+    uint32_t unpushed, unfetched; /* phases since the last push and pull */
 };
 
 struct server_mode {
@@ -35,7 +35,7 @@ struct server_mode {
     bool misses;       /* one of its members, and has said so */
     uint32_t *members; /* of it, [members_count] */
     uint32_t member_count;
-    bool begun;                /* of this step something was pushed */
+    uint64_t unsaid;           /* steps that began since a push told server 0 so */
     struct deadline next_word; /* to servers, of one that waits for batches */
 };
 
@@ -50,9 +50,22 @@ static trp_status push_gradient(struct server_mode *mode, size_t index, float *g
 {
     for (size_t i = 0; i < mode->servers.count; i++) {
         struct server_link *link = &mode->each[index].links[i];
-        TRP_TRY(server_link_push(link, grads, scale, !mode->begun && i == 0));
+        TRP_TRY(server_link_push(link, grads, scale, i == 0 ? mode->unsaid : 0));
+        mode->unsaid = 0;
     }
-    mode->begun = true;
+    return TRP_OK;
+}
+
+/* Where a server maps the gradient they are put there, for the push. */
+static trp_status push_accrued(struct server_mode *mode, size_t index)
+{
+    const struct vector *vector = &mode->base.vectors->each[index];
+    struct served *served = &mode->each[index];
+    size_t bytes = vector->spec->count * sizeof(float);
+    TRP_TRY(push_gradient(mode, index, served->accrued, 1));
+    memset(served->accrued, 0, bytes);
+    memset(vector->grads, 0, bytes);
+    served->unpushed = 0;
     return TRP_OK;
 }
 
@@ -60,6 +73,7 @@ static trp_status pull_values(struct server_mode *mode, size_t index)
 {
     for (size_t i = 0; i < mode->servers.count; i++)
         TRP_TRY(server_link_pull(&mode->each[index].links[i]));
+    mode->each[index].unfetched = 0;
     return TRP_OK;
 }
 
@@ -71,15 +85,12 @@ static trp_status step_alone(struct server_mode *mode, size_t index, float scale
     const trp_server_rule rule = (trp_server_rule)mode->servers.options.rule;
     uint32_t push_every = rule == TRP_SERVER_ASYNC ? mode->servers.options.push_every : 1;
     uint32_t fetch_every = rule == TRP_SERVER_ASYNC ? mode->servers.options.fetch_every : 1;
-    served->phases++;
     for (size_t k = 0; k < vector->spec->count; k++)
         served->accrued[k] += scale * vector->grads[k];
     vector_step(mode->base.vectors, vector);
-    if (served->phases % push_every == 0) {
-        TRP_TRY(push_gradient(mode, index, served->accrued, 1));
-        memset(served->accrued, 0, vector->spec->count * sizeof(float));
-    }
-    return served->phases % fetch_every == 0 ? pull_values(mode, index) : TRP_OK;
+    if (++served->unpushed == push_every)
+        TRP_TRY(push_accrued(mode, index));
+    return ++served->unfetched == fetch_every ? pull_values(mode, index) : TRP_OK;
 }
 
 static trp_status end_at_servers(struct server_mode *mode, size_t index)
@@ -110,9 +121,14 @@ static trp_status server_apply(struct mode *base, size_t index)
 
 static trp_status server_begin(struct mode *base, const struct mode_round *round)
 {
-    (void)round;
-    server_mode_of(base)->begun = false;
+    server_mode_of(base)->unsaid += round->has_batch;
     return TRP_OK;
+}
+
+/* Of all, with those of this learner that it has not told of. */
+static uint64_t steps_so_far(const struct server_mode *mode)
+{
+    return mode->links.steps + mode->unsaid;
 }
 
 /* ---- who else learns ----------------------------------------------------------------------- */
@@ -225,7 +241,7 @@ static trp_status server_end(struct mode *base, struct mode_round *round)
     trp_rendezvous *rendezvous = mode->group.rendezvous;
     trp_generation generation;
     round->whole = round->has_batch;
-    round->steps = mode->links.steps;
+    round->steps = steps_so_far(mode);
     if (!rendezvous)
         return TRP_OK;
     if (!round->has_batch && !round->stops)
@@ -236,10 +252,13 @@ static trp_status server_end(struct mode *base, struct mode_round *round)
     return enter_generation_of_servers(mode, 0, &generation);
 }
 
-/* Values and state become those of the servers. */
+/* Values and state become those of the servers, once these have all that this learner has. */
 static trp_status server_gather(struct mode *base)
 {
     struct server_mode *mode = server_mode_of(base);
+    for (size_t i = 0; i < base->vectors->count; i++)
+        if (mode->each[i].unpushed > 0)
+            TRP_TRY(push_accrued(mode, i));
     for (size_t i = 0; i < base->vectors->count; i++) {
         struct vector *vector = &base->vectors->each[i];
         trp_phases *phases = vector->phases.here;
@@ -247,6 +266,7 @@ static trp_status server_gather(struct mode *base)
             TRP_TRY(server_link_fetch(&mode->each[i].links[k]));
             phases->steps = mode->each[i].links[k].optimizer_steps;
         }
+        mode->each[i].unfetched = 0;
     }
     return TRP_OK;
 }
@@ -275,7 +295,7 @@ static trp_status server_meet(struct mode *base, struct mode_meeting *meeting)
 static uint64_t server_next_version(struct mode *base, uint64_t version)
 {
     const struct server_mode *mode = server_mode_of(base);
-    return mode_next_version(mode->generation, mode->links.steps, version);
+    return mode_next_version(mode->generation, steps_so_far(mode), version);
 }
 
 /* ---- its life ------------------------------------------------------------------------------ */

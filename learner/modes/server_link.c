@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
+#include <troupe/nn.h>
 #include <troupe/rng.h>
 #include <troupe/rpc.h>
 #include "core/alloc.h"
@@ -325,6 +326,14 @@ static ProtobufCBinaryData bytes_of_range(const struct server_link *link, const 
                                  .data = (uint8_t *)(uintptr_t)(vector + link->lo)};
 }
 
+static uint64_t layout_hash(const trp_vector_spec *spec)
+{
+    char *layout = trp_net_layout(spec->tensors, spec->tensor_count, 0);
+    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, layout, strlen(layout));
+    free(layout);
+    return hash;
+}
+
 trp_status server_link_join(struct server_link *link, uint64_t steps)
 {
     Troupe__ServerJoinRequest request = TROUPE__SERVER_JOIN_REQUEST__INIT;
@@ -345,6 +354,7 @@ trp_status server_link_join(struct server_link *link, uint64_t steps)
     request.states = states;
     request.optimizer_steps = vector_phases(link->vector)->steps;
     request.steps = steps;
+    request.layout = layout_hash(link->vector->spec);
     leave_memory(link);
     offer_memory(link, &request, &place);
     ProtobufCMessage *message;
@@ -481,7 +491,7 @@ static void put_gradients(const struct server_link *link, const float *grads,
         request->gradients = bytes_of_range(link, grads);
 }
 
-trp_status server_link_push(struct server_link *link, float *grads, float scale, bool begins_step)
+trp_status server_link_push(struct server_link *link, float *grads, float scale, uint64_t new_steps)
 {
     Troupe__ServerPushRequest request = TROUPE__SERVER_PUSH_REQUEST__INIT;
     int list = grads ? LINK_WHOLE : LINK_NOTHING;
@@ -491,7 +501,8 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
     request.vector = (char *)(uintptr_t)link->vector->spec->name;
     request.version = link->version;
     request.scale = scale;
-    request.begins_step = begins_step;
+    request.new_steps = new_steps;
+    request.behind = link->most_behind;
     request.patience_ms = timeout_of(link);
     struct patience patience = patience_with(link);
     if (compresses)
@@ -514,13 +525,16 @@ static bool server_link_read_memory(struct server_link *link)
 {
     float *values = (float *)link->vector->values.here + link->lo;
     for (uint32_t tries = 0; tries < SERVER_COPY_TRIES; tries++) {
-        uint64_t writes, version;
-        if (!shared_values_look(link->values, &writes, &version))
+        uint64_t writes;
+        struct shared_state state;
+        if (!shared_values_look(link->values, &writes, &state))
             continue;
         memcpy(values, link->values->numbers, (link->hi - link->lo) * sizeof(float));
         if (!shared_values_are_whole(link->values, writes))
             continue;
-        link->version = version;
+        link->version = state.version;
+        if (link->clock > state.slowest && link->clock - state.slowest > link->most_behind)
+            link->most_behind = link->clock - state.slowest;
         return true;
     }
     return false;
@@ -571,6 +585,7 @@ static trp_status pull_range_once(struct server_link *link, Troupe__ServerPullRe
     trp_status status = note_known(link, LINK_WHOLE, !reply->unknown_keys && !joins);
     *again = !link->known[LINK_WHOLE] || reply->wait;
     if (!*again) {
+        link->may_read = link->may_read || !request->states;
         link->optimizer_steps = reply->optimizer_steps;
         link->links->steps = reply->steps > link->links->steps ? reply->steps : link->links->steps;
     }
@@ -590,6 +605,7 @@ static trp_status pull_until_there(struct server_link *link, bool states, bool i
     request.patience_ms = timeout_of(link);
     request.goes_on = link->links->servers->goes_on;
     request.states = states;
+    request.behind = link->most_behind;
     struct patience patience = patience_with(link);
     while (again) {
         request.in_memory = in_memory && link->values;
@@ -608,7 +624,8 @@ trp_status server_link_pull(struct server_link *link)
 {
     if (!link->values || !link->may_read)
         TRP_TRY(pull_until_there(link, false, true));
-    if (!link->values || server_link_read_memory(link))
+    bool stops = !link->may_read; /* it steps no more, and goes without */
+    if (!link->values || stops || server_link_read_memory(link))
         return TRP_OK;
     return pull_until_there(link, false, false);
 }

@@ -32,7 +32,8 @@ struct server_link {
     size_t lo, hi;            /* of the vector */
     uint64_t clock, version;  /* pushes so far; of the values that it has */
     uint64_t optimizer_steps; /* of the server's range */
-    bool may_read;            /* as of its last push */
+    bool may_read;            /* as of its last push, or pull since */
+    uint64_t most_behind;     /* clocks that the slowest was, when it read memory */
     uint32_t *silent;         /* learners that the server has not heard of ... */
     size_t silent_count;
     uint64_t silent_ms;                 /* ... for longer than this */
@@ -49,7 +50,7 @@ struct server_link {
  * this learner is to stop. */
 TRP_MUST_USE trp_status server_link_join(struct server_link *link, uint64_t steps);
 TRP_MUST_USE trp_status server_link_push(struct server_link *link, float *grads, float scale,
-                                         bool begins_step);
+                                         uint64_t new_steps);
 
 /* Says that this learner waits for batches, and hears of others that are silent. */
 TRP_MUST_USE trp_status server_link_idle(struct server_link *link);

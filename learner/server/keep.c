@@ -29,7 +29,7 @@ struct log_record {
     uint32_t crc, kind; /* the CRC is of all behind it */
     uint32_t worker;
     float scale;
-    uint64_t sequence, version, begins_step;
+    uint64_t sequence, version, new_steps;
     uint64_t range_count, numbers;
 };
 
@@ -235,7 +235,7 @@ static trp_status open_log(struct shard_keep *keep)
 }
 
 trp_status keep_append(struct shard_keep *keep, enum keep_kind kind, const struct shard_push *push,
-                       bool begins_step)
+                       uint64_t new_steps)
 {
     keep->changes++;
     if (!keep->log || !keep->logs)
@@ -245,7 +245,7 @@ trp_status keep_append(struct shard_keep *keep, enum keep_kind kind, const struc
                                 .scale = push->scale,
                                 .sequence = push->sequence,
                                 .version = push->version,
-                                .begins_step = begins_step,
+                                .new_steps = new_steps,
                                 .range_count = push->range_count};
     for (size_t i = 0; i < push->range_count; i++)
         record.numbers += push->ranges[i].hi - push->ranges[i].lo;
@@ -333,7 +333,7 @@ static void do_again(struct param_shard *shard, const struct logged_record *repl
                                                .ranges = replayed->ranges,
                                                .range_count = record->range_count,
                                                .grads = replayed->grads});
-    *steps += record->begins_step;
+    *steps += record->new_steps;
 }
 
 static trp_status replay_records(struct shard_keep *keep, struct param_shard *shard,

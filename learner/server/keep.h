@@ -24,14 +24,14 @@ void keep_init(struct shard_keep *keep, const char *dir, const char *vector, boo
 void keep_cleanup(struct shard_keep *keep); /* zeroed is fine */
 
 /* Makes of a shard with the right options the one that was kept; *found: there was one. `steps` are
- * counted by pushes that begin one. DATA_LOSS: files are damaged. FAILED_PRECONDITION: they are of
- * another shard. As the disk fails. Files are as they were then. */
+ * those that pushes told of. DATA_LOSS: files are damaged. FAILED_PRECONDITION: they are of another
+ * shard. As the disk fails. Files are as they were then. */
 TRP_MUST_USE trp_status keep_load(struct shard_keep *keep, struct param_shard *shard,
                                   uint64_t *steps, bool *found);
 
 /* Before it is done. Fails as the disk does, then nothing was appended. */
 TRP_MUST_USE trp_status keep_append(struct shard_keep *keep, enum keep_kind kind,
-                                    const struct shard_push *push, bool begins_step);
+                                    const struct shard_push *push, uint64_t new_steps);
 
 /* Writes a checkpoint where one is due, or always: with `now`. After one that failed the next one
  * is due when there is as much to write again; what was appended stays in the log. */

@@ -1,5 +1,8 @@
 #include "optimizer_message.h"
 
+#include <stdio.h>
+#include <string.h>
+
 Troupe__ServerOptimizer optimizer_message(const trp_optimizer *from)
 {
     Troupe__ServerOptimizer to = TROUPE__SERVER_OPTIMIZER__INIT;
@@ -38,4 +41,50 @@ trp_optimizer optimizer_of(const Troupe__ServerOptimizer *from)
                            .nesterov = from->nesterov,
                            .centered = from->centered,
                            .epsilon_inside = from->epsilon_inside};
+}
+
+/* ---- what two differ in -------------------------------------------------------------------- */
+
+static double number_of_field(const Troupe__ServerOptimizer *message,
+                              const ProtobufCFieldDescriptor *field)
+{
+    const void *at = (const uint8_t *)message + field->offset;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT32:
+        return *(const uint32_t *)at;
+    case PROTOBUF_C_TYPE_UINT64:
+        return (double)*(const uint64_t *)at;
+    case PROTOBUF_C_TYPE_BOOL:
+        return *(const protobuf_c_boolean *)at;
+    default:
+        return *(const double *)at;
+    }
+}
+
+static void put_number(const ProtobufCFieldDescriptor *field, double number,
+                       char words[OPTIMIZER_NUMBER_BYTES])
+{
+    bool is_kind = strcmp(field->name, "kind") == 0 && number < TRP_OPTIMIZER_KINDS;
+    if (is_kind)
+        snprintf(words, OPTIMIZER_NUMBER_BYTES, "%s",
+                 trp_optimizer_name((trp_optimizer_kind)number));
+    else
+        snprintf(words, OPTIMIZER_NUMBER_BYTES, "%.9g", number);
+}
+
+bool optimizer_messages_differ(const Troupe__ServerOptimizer *a, const Troupe__ServerOptimizer *b,
+                               struct optimizer_difference *difference)
+{
+    const ProtobufCMessageDescriptor *all = &troupe__server_optimizer__descriptor;
+    for (unsigned i = 0; i < all->n_fields; i++) {
+        double of_a = number_of_field(a, &all->fields[i]);
+        double of_b = number_of_field(b, &all->fields[i]);
+        if (memcmp(&of_a, &of_b, sizeof of_a) == 0)
+            continue;
+        difference->field = all->fields[i].name;
+        put_number(&all->fields[i], of_a, difference->a);
+        put_number(&all->fields[i], of_b, difference->b);
+        return true;
+    }
+    return false;
 }

@@ -212,9 +212,9 @@ static trp_status take_locked(trp_parameter_server *server,
     if (reply->part)
         return TRP_OK;
     enum shard_answer answer;
-    TRP_TRY(server_table_push(table, &push, request->begins_step, &answer));
+    TRP_TRY(server_table_push(table, &push, request->new_steps, &answer));
     reply->answer = answer;
-    server_table_behind(table, request->worker); /* it may read at once */
+    server_table_note_read(table, request->behind);
     say_how_it_is(server, table, request, reply);
     return TRP_OK;
 }
@@ -289,12 +289,15 @@ static trp_status read_locked(trp_parameter_server *server,
     reply->version = table->shard.version;
     reply->optimizer_steps = table->shard.steps;
     reply->behind = server_table_behind(table, request->worker);
+    server_table_note_read(table, request->behind);
     if (wait)
         return TRP_OK;
     list = keys_find(&table->keys, request->keys); /* others may have pushed it out meanwhile */
     reply->unknown_keys = !list;
     if (!list)
         return TRP_OK;
+    if (!request->states && !request->in_memory) /* which it tells of when it has read */
+        server_table_note_read(table, reply->behind);
     if (request->part_bytes == 0 || request->states)
         return server_table_copy_out(table, list, request, reply, copy);
     server_table_part_out(table, list, request, reply);

@@ -14,9 +14,15 @@
 struct shared_values {
     uint8_t nonce[SEALED_NONCE_BYTES];
     _Atomic uint64_t writes; /* odd: one is going on */
-    _Atomic uint64_t version;
-    uint64_t behind_head[4];
+    _Atomic uint64_t version, slowest;
+    uint64_t behind_head[3];
     float numbers[];
+};
+
+/* What is known of them. */
+struct shared_state {
+    uint64_t version;
+    uint64_t slowest; /* pushes of the worker that has fewest; UINT64_MAX: there is none */
 };
 
 _Static_assert(sizeof(struct shared_values) == 64, "numbers begin at a cache line");
@@ -46,20 +52,22 @@ static inline void shared_values_begin(struct shared_values *values)
     atomic_thread_fence(memory_order_release);
 }
 
-static inline void shared_values_end(struct shared_values *values, uint64_t version)
+static inline void shared_values_end(struct shared_values *values, struct shared_state state)
 {
     uint64_t writes = atomic_load_explicit(&values->writes, memory_order_relaxed);
-    atomic_store_explicit(&values->version, version, memory_order_relaxed);
+    atomic_store_explicit(&values->version, state.version, memory_order_relaxed);
+    atomic_store_explicit(&values->slowest, state.slowest, memory_order_relaxed);
     atomic_store_explicit(&values->writes, writes + 1, memory_order_release);
 }
 
 /* False: something is being written. */
 static inline bool shared_values_look(const struct shared_values *values, uint64_t *writes,
-                                      uint64_t *version)
+                                      struct shared_state *state)
 {
     struct shared_values *memory = (struct shared_values *)(uintptr_t)values;
     *writes = atomic_load_explicit(&memory->writes, memory_order_acquire);
-    *version = atomic_load_explicit(&memory->version, memory_order_relaxed);
+    state->version = atomic_load_explicit(&memory->version, memory_order_relaxed);
+    state->slowest = atomic_load_explicit(&memory->slowest, memory_order_relaxed);
     return *writes % 2 == 0;
 }
 

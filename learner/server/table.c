@@ -7,6 +7,7 @@
 #include <troupe/log.h>
 #include <troupe/nn.h>
 #include "core/alloc.h"
+#include "optimizer_message.h"
 
 bool server_table_name_is_one(const char *vector)
 {
@@ -29,6 +30,8 @@ trp_status server_table_create(struct server_table **out, const struct shard_opt
         return status;
     }
     table->vector = xstrdup(request->vector);
+    table->founder = xstrdup(request->name);
+    table->layout = request->layout;
     table->first = request->first;
     table->parts_room = parts_room;
     table->workers = xcalloc(options->workers, sizeof *table->workers);
@@ -57,6 +60,7 @@ void server_table_destroy(struct server_table *table)
     keys_cleanup(&table->keys);
     table_values_cleanup(&table->values);
     trp_floats_destroy(table->room);
+    free(table->founder);
     free(table->vector);
     free(table);
 }
@@ -83,6 +87,18 @@ static trp_status begin_with(struct param_shard *shard, const Troupe__ServerJoin
     return TRP_OK;
 }
 
+static uint64_t slowest_clock(const struct server_table *table, uint32_t *slowest)
+{
+    *slowest = shard_awaited(&table->shard);
+    return *slowest == UINT32_MAX ? UINT64_MAX : table->shard.workers[*slowest].clock;
+}
+
+static struct shared_state state_of(const struct server_table *table)
+{
+    uint32_t slowest;
+    return (struct shared_state){table->shard.version, slowest_clock(table, &slowest)};
+}
+
 static void begin_write(struct server_table *table)
 {
     table_values_begin(&table->values);
@@ -91,7 +107,7 @@ static void begin_write(struct server_table *table)
 
 static void end_write(struct server_table *table)
 {
-    table_values_end(&table->values, table->shard.version);
+    table_values_end(&table->values, state_of(table));
 }
 
 trp_status server_table_load(struct server_table *table, const Troupe__ServerJoinRequest *request)
@@ -115,15 +131,28 @@ trp_status server_table_fits(const struct server_table *table,
                              const Troupe__ServerJoinRequest *request)
 {
     const struct param_shard *shard = &table->shard;
-    if (request->workers == shard->options.workers && request->first == table->first &&
-        request->count == shard->count &&
-        request->optimizer->kind == (uint32_t)shard->options.optimizer.kind)
-        return TRP_OK;
-    return trp_fail(TRP_FAILED_PRECONDITION,
-                    "%s joins '%s' as one of %" PRIu32 " with %" PRIu64 " numbers from %" PRIu64
-                    " on, the others as of %" PRIu32 " with %zu from %" PRIu64 " on",
-                    request->name, table->vector, request->workers, request->count, request->first,
-                    shard->options.workers, shard->count, table->first);
+    const Troupe__ServerOptimizer mine = optimizer_message(&shard->options.optimizer);
+    struct optimizer_difference differs;
+    if (request->workers != shard->options.workers || request->first != table->first ||
+        request->count != shard->count)
+        return trp_fail(
+            TRP_FAILED_PRECONDITION,
+            "%s joins '%s' as one of %" PRIu32 " with %" PRIu64 " numbers from %" PRIu64
+            " on, %s, which came first, as one of %" PRIu32 " with %zu from %" PRIu64 " on",
+            request->name, table->vector, request->workers, request->count, request->first,
+            table->founder, shard->options.workers, shard->count, table->first);
+    if (request->layout != table->layout)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "%s joins '%s' with other tensors in it than %s, which came first: "
+                        "learners at a server have one network",
+                        request->name, table->vector, table->founder);
+    if (optimizer_messages_differ(request->optimizer, &mine, &differs))
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "%s joins '%s' with an optimizer whose %s is %s, that of %s, which came "
+                        "first, is %s: a server steps with one",
+                        request->name, table->vector, differs.field, differs.a, table->founder,
+                        differs.b);
+    return TRP_OK;
 }
 
 /* ---- workers ------------------------------------------------------------------------------- */
@@ -165,7 +194,7 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     shared_values_unmap(worker->gradients, worker->mapped);
     worker->gradients = NULL;
     if (gradients) {
-        table_values_share(&table->values, table->shard.version);
+        table_values_share(&table->values, state_of(table));
         table->shard.values = table->values.numbers;
     }
     if (gradients && table->values.shared.memory &&
@@ -173,12 +202,6 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
         trp_log(TRP_DEBUG, "gradients are sent worker=%s reason=%s", worker->name,
                 trp_last_error());
     return TRP_OK;
-}
-
-static uint64_t slowest_clock(const struct server_table *table, uint32_t *slowest)
-{
-    *slowest = shard_awaited(&table->shard);
-    return *slowest == UINT32_MAX ? UINT64_MAX : table->shard.workers[*slowest].clock;
 }
 
 size_t server_table_silent(const struct server_table *table, uint64_t patience_ms, uint32_t *silent)
@@ -194,14 +217,17 @@ size_t server_table_silent(const struct server_table *table, uint64_t patience_m
     return count;
 }
 
-uint64_t server_table_behind(struct server_table *table, uint32_t worker)
+uint64_t server_table_behind(const struct server_table *table, uint32_t worker)
 {
     uint32_t slowest;
     uint64_t least = slowest_clock(table, &slowest), clock = table->shard.workers[worker].clock;
-    uint64_t behind = clock > least ? clock - least : 0;
-    if (behind > table->most_behind && shard_may_read(&table->shard, worker))
+    return clock > least ? clock - least : 0;
+}
+
+void server_table_note_read(struct server_table *table, uint64_t behind)
+{
+    if (behind > table->most_behind)
         table->most_behind = behind;
-    return behind;
 }
 
 trp_status server_table_lose_silent(struct server_table *table,
@@ -238,20 +264,20 @@ trp_status server_table_lose_silent(struct server_table *table,
 /* ---- numbers ------------------------------------------------------------------------------- */
 
 trp_status server_table_push(struct server_table *table, const struct shard_push *push,
-                             bool begins_step, enum shard_answer *answer)
+                             uint64_t new_steps, enum shard_answer *answer)
 {
     if (!table->shard.workers[push->worker].present)
         TRP_TRY(change_presence(table, push->worker, KEEP_JOIN));
     *answer = shard_judge(&table->shard, push);
     bool takes = *answer == SHARD_TAKEN || *answer == SHARD_DROPPED;
     if (takes)
-        TRP_TRY(keep_append(&table->keep, KEEP_PUSH, push, begins_step));
+        TRP_TRY(keep_append(&table->keep, KEEP_PUSH, push, new_steps));
     begin_write(table);
     *answer = shard_push(&table->shard, push);
     end_write(table);
     if (!takes)
         return TRP_OK;
-    table->steps += begins_step;
+    table->steps += new_steps;
     table->waited_ns = 0;
     table->workers[push->worker].heard_ns = clock_now_ns(&clock_monotonic);
     if (server_table_save(table, false) != TRP_OK) /* the push is done and kept all the same */

@@ -36,8 +36,10 @@ struct server_table_worker {
 
 struct server_table {
     char *vector;
-    uint64_t first; /* of the vector */
-    uint64_t steps; /* of learners that began with a push to it */
+    char *founder;   /* who joined first in this life */
+    uint64_t layout; /* of its vector's tensors, as that said */
+    uint64_t first;  /* of the vector */
+    uint64_t steps;  /* of learners that began with a push to it */
     struct param_shard shard;
     struct shard_keep keep;
     struct keys keys;
@@ -65,7 +67,8 @@ TRP_MUST_USE trp_status server_table_load(struct server_table *table,
                                           const Troupe__ServerJoinRequest *request);
 TRP_MUST_USE trp_status server_table_save(struct server_table *table, bool now);
 
-/* FAILED_PRECONDITION: a worker has another vector, range, optimizer or number of workers. */
+/* FAILED_PRECONDITION names the first thing in which a worker differs from the one that came first:
+ * number of workers, range, tensors, and the optimizer. */
 TRP_MUST_USE trp_status server_table_fits(const struct server_table *table,
                                           const Troupe__ServerJoinRequest *request);
 
@@ -76,7 +79,7 @@ TRP_MUST_USE trp_status server_table_join(struct server_table *table,
 
 /* Kept first, then done. */
 TRP_MUST_USE trp_status server_table_push(struct server_table *table, const struct shard_push *push,
-                                          bool begins_step, enum shard_answer *answer);
+                                          uint64_t new_steps, enum shard_answer *answer);
 
 /* A worker waits: whoever it waits for for too long is lost, or the wait is ABORTED. *until: when
  * that is. */
@@ -90,7 +93,10 @@ size_t server_table_silent(const struct server_table *table, uint64_t patience_m
                            uint32_t *silent);
 
 /* Clocks that the slowest worker is behind this one. */
-uint64_t server_table_behind(struct server_table *table, uint32_t worker);
+uint64_t server_table_behind(const struct server_table *table, uint32_t worker);
+
+/* A worker has read when the slowest one was so far behind it, whether it should have or not. */
+void server_table_note_read(struct server_table *table, uint64_t behind);
 
 struct server_table_copy {
     float *gathered; /* for free() */

@@ -8,7 +8,6 @@
 #include <troupe/nn.h>
 #include <troupe/rpc.h>
 #include "core/alloc.h"
-#include "shared_values.h"
 
 struct values_block {
     _Atomic uint32_t users; /* its table, and replies */
@@ -74,7 +73,7 @@ void table_values_cleanup(struct table_values *values)
     *values = (struct table_values){0};
 }
 
-void table_values_share(struct table_values *values, uint64_t version)
+void table_values_share(struct table_values *values, struct shared_state state)
 {
     if (values->shared.memory)
         return;
@@ -87,7 +86,7 @@ void table_values_share(struct table_values *values, uint64_t version)
     values->numbers = shared_part(values)->numbers;
     leave_blocks(values);
     table_values_begin(values);
-    table_values_end(values, version);
+    table_values_end(values, state);
 }
 
 /* There is one that is free, or nothing would have been lent. */
@@ -108,10 +107,10 @@ void table_values_begin(struct table_values *values)
         go_on_in_the_other(values);
 }
 
-void table_values_end(struct table_values *values, uint64_t version)
+void table_values_end(struct table_values *values, struct shared_state state)
 {
     if (values->shared.memory)
-        shared_values_end(shared_part(values), version);
+        shared_values_end(shared_part(values), state);
 }
 
 struct values_block *table_values_hold(struct table_values *values)

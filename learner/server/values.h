@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "core/sealed.h"
+#include "shared_values.h"
 
 struct values_block;
 
@@ -22,12 +23,12 @@ struct table_values {
 void table_values_init(struct table_values *values, size_t count); /* zeros */
 void table_values_cleanup(struct table_values *values);            /* zeroed is fine */
 
-/* From now on others can map them, if the system lets us; with the version that they have. */
-void table_values_share(struct table_values *values, uint64_t version);
+/* From now on others can map them, if the system lets us; with the state that they have. */
+void table_values_share(struct table_values *values, struct shared_state state);
 
 /* Around each change. */
 void table_values_begin(struct table_values *values);
-void table_values_end(struct table_values *values, uint64_t version);
+void table_values_end(struct table_values *values, struct shared_state state);
 
 /* Those of now, which stay as they are until they are left; NULL: others map them, or the other
  * block is still on its way. */

@@ -34,6 +34,7 @@ struct line {
     uint64_t bounds, pushes; /* of lists of ranges that were sent; messages */
     uint32_t lose_every;     /* so many answers to pushes come, then one is lost; 0: all come */
     bool gone;
+    bool maps; /* the learner joins as one of another process does, and memory is shared */
     uint64_t least_version, most_version; /* pulled since least_version was set to its largest */
 };
 
@@ -55,10 +56,12 @@ static inline void line_join(Troupe__ParameterServer_Service *service,
                              Troupe__ServerJoinReply_Closure closure, void *data)
 {
     struct line *line = (struct line *)service;
+    Troupe__ServerJoinRequest other = *request;
+    other.pid += line->maps;
     if (not_there(line) != TRP_OK)
         closure(NULL, data);
     else
-        real_of(line)->join(real_of(line), request, closure, data);
+        real_of(line)->join(real_of(line), &other, closure, data);
 }
 
 static inline void ignore_reply(const Troupe__ServerPushReply *reply, void *data)
@@ -202,7 +205,7 @@ static inline trp_status falling_step(trp_updater *updater, const trp_update *up
 {
     struct falling *falling = (struct falling *)updater;
     for (size_t i = 0; i < COUNT; i++)
-        update->grads[0][i] = update->vectors[0][i] - (float)(i % 11) + (float)(update->step % 3);
+        update->grads[0][i] += update->vectors[0][i] - (float)(i % 11) + (float)(update->step % 3);
     if (falling->happens)
         falling->happens(falling, update->step);
     return trp_update_apply(update, 0);
@@ -231,6 +234,7 @@ struct lesson {
     struct site *site; /* NULL: alone */
     uint64_t steps;
     const char *checkpoints;
+    uint64_t checkpoint_every; /* steps; 0: never */
     bool resume;
     void (*happens)(struct falling *falling, uint64_t step);
     void *context;
@@ -273,6 +277,7 @@ static inline void learn(const struct lesson *lesson, float params[COUNT])
                                         .publish_every = 1,
                                         .checkpoint_dir = lesson->checkpoints,
                                         .checkpoint_every_s = 3600,
+                                        .checkpoint_every_steps = lesson->checkpoint_every,
                                         .resume = lesson->resume,
                                         .max_steps = lesson->steps};
     if (lesson->site) {

@@ -337,29 +337,32 @@ static void values_that_become_shared_are_the_same_and_whole(void **state)
     (void)state;
     struct table_values values;
     const uint8_t *memory;
-    uint64_t writes, version;
+    uint64_t writes;
+    struct shared_state state_then;
     table_values_init(&values, 1000);
     for (size_t i = 0; i < 1000; i++)
         values.numbers[i] = (float)i;
     for (int turn = 0; turn < 2; turn++) { /* once is enough */
-        table_values_share(&values, 7);
+        table_values_share(&values, (struct shared_state){7, 2});
         assert_non_null(values.shared.memory);
         assert_ptr_equal(values.numbers,
                          ((struct shared_values *)(void *)values.shared.memory)->numbers);
     }
     assert_int_equal(sealed_map(&memory, &values.shared.place), TRP_OK);
     const struct shared_values *there = (const struct shared_values *)(const void *)memory;
-    assert_true(shared_values_look(there, &writes, &version));
-    assert_int_equal(version, 7);
+    assert_true(shared_values_look(there, &writes, &state_then));
+    assert_int_equal(state_then.version, 7);
+    assert_int_equal(state_then.slowest, 2);
     for (size_t i = 0; i < 1000; i++)
         assert_true(there->numbers[i] == (float)i);
     table_values_begin(&values);
     assert_false(shared_values_are_whole(there, writes));
-    assert_false(shared_values_look(there, &writes, &version));
+    assert_false(shared_values_look(there, &writes, &state_then));
     values.numbers[3] = -1;
-    table_values_end(&values, 8);
-    assert_true(shared_values_look(there, &writes, &version));
-    assert_int_equal(version, 8);
+    table_values_end(&values, (struct shared_state){8, 3});
+    assert_true(shared_values_look(there, &writes, &state_then));
+    assert_int_equal(state_then.version, 8);
+    assert_int_equal(state_then.slowest, 3);
     assert_true(there->numbers[3] == -1);
     munmap((void *)(uintptr_t)memory, shared_values_bytes(1000));
     table_values_cleanup(&values);

@@ -23,35 +23,82 @@ static void one_learner_has_the_bits_of_one_that_is_alone(void **state)
             }
 }
 
-/* Downpour: n_push = n_fetch = 2 makes 12 gradients 6 pushes. */
+/* ---- Downpour, Dean et al. 2012 -------------------------------------------------------------- */
+
+struct downpour {
+    uint32_t push_every, fetch_every;
+    uint64_t saves_every; /* steps; 0: never */
+};
+
+/* What the server has at number `i` in the end: a step of each sum that was pushed. */
+static double downpour_by_the_rule(const struct downpour *rule, uint64_t steps, double rate,
+                                   size_t i)
+{
+    double server = 0, own = 0, sum = 0;
+    for (uint64_t step = 1; step <= steps; step++) {
+        double gradient = own - (double)(i % 11) + (double)(step % 3);
+        uint64_t period = rule->saves_every ? (step - 1) % rule->saves_every + 1 : step;
+        bool saves = period == rule->saves_every || step == steps;
+        own -= rate * gradient;
+        sum += gradient;
+        if (period % rule->push_every == 0 || saves) {
+            server -= rate * sum;
+            sum = 0;
+        }
+        if (period % rule->fetch_every == 0 || saves)
+            own = server;
+    }
+    return server;
+}
+
+static void learn_by_downpour(const struct downpour *rule, uint64_t steps, bool maps,
+                              const char *dir)
+{
+    static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
+    struct site site;
+    float params[COUNT];
+    site_begin(&site,
+               (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC,
+                                              .push_every = rule->push_every,
+                                              .fetch_every = rule->fetch_every},
+               false);
+    for (size_t i = 0; i < SERVERS; i++)
+        site.lines[i].maps = maps;
+    learn(&(struct lesson){.optimizer = &sgd,
+                           .site = &site,
+                           .steps = steps,
+                           .checkpoints = rule->saves_every ? dir : NULL,
+                           .checkpoint_every = rule->saves_every},
+          params);
+    uint64_t period = rule->saves_every ? rule->saves_every : steps;
+    uint64_t pushes = steps / period * ((period + rule->push_every - 1) / rule->push_every) +
+                      (steps % period + rule->push_every - 1) / rule->push_every;
+    assert_int_equal(trp_parameter_server_read(site.lines[0].server).pushes, pushes);
+    /* One that has nothing left to do publishes what it found. */
+    learn(&(struct lesson){.optimizer = &sgd, .site = &site, .steps = steps}, params);
+    assert_int_equal(trp_parameter_server_read(site.lines[0].server).pushes, pushes);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_float_equal(params[i], downpour_by_the_rule(rule, steps, 0.25, i), 1e-3);
+    site_end(&site);
+}
+
+/* Steps are the learner's, and what was not pushed when it ends, or saves, is pushed then. */
 static void downpour_pushes_the_sum_of_its_steps(void **state)
 {
     (void)state;
-    static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
-    struct site site;
-    float params[COUNT], expected[COUNT];
-    site_begin(
-        &site,
-        (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC, .push_every = 2, .fetch_every = 2},
-        false);
-    struct falling *falling = falling_create(&sgd);
-    trp_learner_servers servers = servers_of(&site, 0, 1);
-    trp_learner *learner;
-    assert_int_equal(
-        trp_learner_create(&learner, &(trp_learner_loop_options){.updater = &falling->base,
-                                                                 .publish_every = 1,
-                                                                 .max_steps = 6,
-                                                                 .group = {.mode = "server",
-                                                                           .servers = &servers}}),
-        TRP_OK);
-    assert_int_equal(trp_learner_run(learner), TRP_OK);
-    pull_all(learner, params);
-    trp_learner_destroy(learner);
-    learn_alone(&sgd, trp_parameter_server_read(site.lines[0].server).pushes * 2, expected);
-    for (size_t i = 0; i < COUNT; i++)
-        assert_float_equal(params[i], expected[i], 1e-4);
-    site_end(&site);
+    static const struct downpour rules[] = {{2, 2, 0}, {3, 2, 0}, {2, 5, 0}, {1, 3, 0},
+                                            {9, 1, 0}, {3, 2, 4}, {2, 3, 5}};
+    for (size_t k = 0; k < 2 * sizeof rules / sizeof *rules; k++) {
+        char dir[] = "/tmp/test_downpour.XXXXXX";
+        assert_non_null(mkdtemp(dir));
+        learn_by_downpour(&rules[k / 2], 7, k % 2 == 1, dir);
+        char *command = xasprintf("rm -rf %s", dir);
+        assert_int_equal(system(command), 0);
+        free(command);
+    }
 }
+
+/* ---- keys and answers ------------------------------------------------------------------------ */
 
 /* Li 2014's key caching: a list of ranges is sent once, then its hash. */
 static void the_same_keys_are_sent_once(void **state)
@@ -225,6 +272,103 @@ static void a_learner_goes_on_with_its_servers_or_its_checkpoint(void **state)
     }
 }
 
+/* ---- learners that differ ---------------------------------------------------------------------
+ */
+
+static const trp_optimizer of_the_first = {.kind = TRP_SGD, .learning_rate = 0.25};
+
+/* One of two learners takes a step. */
+static trp_status step_as(struct site *site, uint32_t worker, const trp_optimizer *optimizer,
+                          const trp_net_tensor *tensor)
+{
+    struct falling *falling = falling_create(optimizer);
+    trp_learner_servers servers = servers_of(site, worker, 2);
+    char name[] = {(char)('a' + worker), '\0'};
+    falling->base.vectors[0].tensors = tensor;
+    falling->base.vectors[0].tensor_count = 1;
+    trp_learner *learner;
+    trp_learner_loop_options options = {
+        .updater = &falling->base,
+        .max_steps = 1,
+        .group = {.mode = "server", .name = name, .timeout_ms = 5000, .servers = &servers}};
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_OK);
+    trp_status status = trp_learner_run(learner);
+    trp_learner_destroy(learner);
+    return status;
+}
+
+static void expect_refusal(struct site *site, const trp_optimizer *optimizer,
+                           const trp_net_tensor *tensor, const char *words)
+{
+    assert_int_equal(step_as(site, 1, optimizer, tensor), TRP_FAILED_PRECONDITION);
+    if (!strstr(trp_last_error(), words))
+        fail_msg("%s", trp_last_error());
+}
+
+static void who_would_learn_otherwise_is_refused_by_what_it_differs_in(void **state)
+{
+    (void)state;
+    static const struct {
+        trp_optimizer optimizer;
+        const char *words;
+    } others[] = {
+        {{.kind = TRP_ADAGRAD, .learning_rate = 0.25},
+         "kind is adagrad, that of a/0, which came "
+         "first, is sgd: a server steps with one"},
+        {{.kind = TRP_SGD, .learning_rate = 0.5},
+         "learning_rate is 0.5, that of a/0, which came "
+         "first, is 0.25: a server steps with one"},
+        {{.kind = TRP_SGD, .learning_rate = 0.25, .momentum = 0.5}, "momentum is 0.5"},
+        {{.kind = TRP_SGD, .learning_rate = 0.25, .momentum = 0.5, .nesterov = true}, "momentum"},
+        {{.kind = TRP_SGD, .learning_rate = 0.25, .weight_decay = 0.5}, "weight_decay is 0.5"},
+        {{.kind = TRP_SGD, .learning_rate = 0.25, .warmup_steps = 9}, "warmup_steps is 9"},
+        {{.kind = TRP_SGD, .learning_rate = 0.25, .schedule = TRP_RATE_LINEAR, .schedule_steps = 9},
+         "schedule is 1"},
+    };
+    static const trp_net_tensor tall = {
+        .name = "w", .rank = 2, .shape = {COUNT, 1}, .count = COUNT};
+    static const trp_net_tensor wide = {
+        .name = "w", .rank = 2, .shape = {1, COUNT}, .count = COUNT};
+    struct site site;
+    site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, false);
+    assert_int_equal(step_as(&site, 0, &of_the_first, &tall), TRP_OK);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        expect_refusal(&site, &others[i].optimizer, &tall, others[i].words);
+    expect_refusal(&site, &of_the_first, &wide,
+                   "b/1 joins 'params' with other tensors in it than a/0, which came first");
+    assert_int_equal(trp_parameter_server_read(site.lines[0].server).pushes, 1);
+    trp_optimizer clips = of_the_first; /* which is a learner's own */
+    clips.max_norm = 3;
+    assert_int_equal(step_as(&site, 1, &clips, &tall), TRP_OK);
+    site_end(&site);
+}
+
+/* As a resumed run with another rate: its servers have the numbers from their files, and the
+ * optimizer from whoever comes first. */
+static void a_server_that_begins_again_takes_the_optimizer_of_who_comes_first(void **state)
+{
+    (void)state;
+    static const trp_optimizer slow = {.kind = TRP_SGD, .learning_rate = 0.25};
+    static const trp_optimizer fast = {.kind = TRP_SGD, .learning_rate = 0.5};
+    struct site site;
+    float params[COUNT];
+    site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, false);
+    struct lesson lesson = {.optimizer = &slow, .site = &site, .steps = 1};
+    learn(&lesson, params);
+    for (size_t i = 0; i < SERVERS; i++) { /* as a run ends */
+        assert_int_equal(trp_parameter_server_save(site.lines[i].server), TRP_OK);
+        server_begin_again(&site, i);
+    }
+    lesson.optimizer = &fast;
+    lesson.steps = 2;
+    learn(&lesson, params);
+    for (size_t i = 0; i < COUNT; i++) {
+        double first = -0.25 * (1 - (double)(i % 11));
+        assert_float_equal(params[i], first - 0.5 * (first + 2 - (double)(i % 11)), 1e-5);
+    }
+    site_end(&site);
+}
+
 /* ---- two learners ---------------------------------------------------------------------------- */
 
 struct pair {
@@ -272,22 +416,30 @@ static void pupil_run(void *arg)
     mutex_unlock(&pupil->pair->mutex);
 }
 
-/* Pupil 1 goes on for `more` steps. Generations there were before. */
+struct circumstances {
+    uint64_t more; /* steps for which pupil 1 goes on */
+    bool hangs, goes_on;
+    bool maps; /* gradients and values are in memory that both sides map */
+};
+
+/* Generations there were before. */
 static void pair_run(struct pair *pair, trp_parameter_server_options options, uint64_t steps,
-                     uint64_t more, bool hangs, bool goes_on)
+                     struct circumstances are)
 {
     static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
-    *pair = (struct pair){.hangs = hangs, .stops = !hangs};
+    *pair = (struct pair){.hangs = are.hangs, .stops = !are.hangs};
     mutex_init(&pair->mutex);
     cond_init(&pair->changed);
     site_begin(&pair->site, options, true);
+    for (size_t i = 0; i < SERVERS; i++)
+        pair->site.lines[i].maps = are.maps;
     pair->gang = trp_gang_create(&(trp_gang_options){
         .name = "learner", .count = LEARNERS_HERE, .keeps_nothing = true, .last_number = 5});
     for (uint32_t i = 0; i < LEARNERS_HERE; i++) {
         struct pupil *pupil = &pair->pupils[i];
         struct falling *falling = falling_create(&sgd);
         trp_learner_servers servers = servers_of(&pair->site, i, LEARNERS_HERE);
-        servers.goes_on = goes_on;
+        servers.goes_on = are.goes_on;
         *pupil = (struct pupil){.pair = pair, .index = i, .stop = trp_stop_create()};
         falling->happens = maybe_hang;
         falling->context = pupil;
@@ -297,11 +449,11 @@ static void pair_run(struct pair *pair, trp_parameter_server_options options, ui
                 &(trp_learner_loop_options){.updater = &falling->base,
                                             .stop = pupil->stop,
                                             .publish_every = 1,
-                                            .max_steps = steps + (i == 1 ? more : 0),
+                                            .max_steps = steps + (i == 1 ? are.more : 0),
                                             .group = {.mode = "server",
                                                       .name = "learner",
                                                       .rendezvous = trp_gang_member(pair->gang, i),
-                                                      .timeout_ms = hangs ? 4000 : 20000,
+                                                      .timeout_ms = are.hangs ? 4000 : 20000,
                                                       .servers = &servers}}),
             TRP_OK);
     }
@@ -325,17 +477,48 @@ static void pair_end(struct pair *pair)
     mutex_cleanup(&pair->mutex);
 }
 
+/* What servers count are reads, whoever may: those of a learner that nobody holds back are as far
+ * ahead of one that never pushes as it has pushed. */
+static void reads_are_counted_where_they_happen(void **state)
+{
+    (void)state;
+    for (uint32_t maps = 0; maps < 2; maps++) {
+        struct site site;
+        site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, true);
+        for (size_t i = 0; i < SERVERS; i++)
+            site.lines[i].maps = maps;
+        struct falling *falling = falling_create(&of_the_first);
+        trp_learner_servers servers = servers_of(&site, 0, 2);
+        trp_learner *learner;
+        trp_learner_loop_options options = {
+            .updater = &falling->base,
+            .max_steps = 5,
+            .group = {.mode = "server", .timeout_ms = 5000, .servers = &servers}};
+        assert_int_equal(trp_learner_create(&learner, &options), TRP_OK);
+        assert_int_equal(trp_learner_run(learner), TRP_OK);
+        for (size_t i = 0; i < SERVERS; i++) {
+            trp_parameter_server_counters counters =
+                trp_parameter_server_read(site.lines[i].server);
+            assert_int_equal(counters.most_behind, 5);
+            assert_true((counters.push_bytes == 0) == maps);
+        }
+        trp_learner_destroy(learner);
+        site_end(&site);
+    }
+}
+
 static void two_learners_stay_within_the_slack(void **state)
 {
     (void)state;
-    for (uint32_t slack = 0; slack < 3; slack++) {
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t slack = i / 2;
         struct pair pair;
         /* One ends with the last step of all; nobody waits for it then. */
         pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SSP, .slack = slack}, 200,
-                 0, false, true);
-        for (size_t i = 0; i < SERVERS; i++) {
+                 (struct circumstances){.goes_on = true, .maps = i % 2 == 1});
+        for (size_t k = 0; k < SERVERS; k++) {
             trp_parameter_server_counters counters =
-                trp_parameter_server_read(pair.site.lines[i].server);
+                trp_parameter_server_read(pair.site.lines[k].server);
             assert_true(counters.most_behind <= slack);
             assert_true(counters.pushes >= 200);
         }
@@ -347,7 +530,8 @@ static void who_does_not_push_is_named(void **state)
 {
     (void)state;
     struct pair pair;
-    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, 0, true, false);
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40,
+             (struct circumstances){.hangs = true});
     assert_int_equal(pair.pupils[0].status, TRP_ABORTED); /* not asked for again */
     assert_null(strstr(pair.pupils[0].words, "did not answer"));
     assert_non_null(
@@ -360,7 +544,8 @@ static void others_go_on_without_who_does_not_push(void **state)
 {
     (void)state;
     struct pair pair;
-    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40, 0, true, true);
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, 40,
+             (struct circumstances){.hangs = true, .goes_on = true});
     assert_int_equal(pair.pupils[0].status, TRP_OK);
     assert_int_equal(pair.pupils[1].status, TRP_OK); /* it came back, and ended with the others */
     assert_true(trp_parameter_server_read(pair.site.lines[0].server).pushes >= 40);
@@ -372,7 +557,8 @@ static void who_leads_next_publishes_above_all_that_were_used(void **state)
 {
     (void)state;
     struct pair pair;
-    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, 40, 20, true, true);
+    pair_run(&pair, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, 40,
+             (struct circumstances){.more = 20, .hangs = true, .goes_on = true});
     assert_int_equal(pair.pupils[0].status, TRP_OK);
     assert_int_equal(pair.pupils[1].status, TRP_OK);
     assert_true(trp_learner_read(pair.pupils[1].learner).version >
@@ -427,6 +613,9 @@ int main(void)
         cmocka_unit_test(a_torn_record_is_cut_off),
         cmocka_unit_test(without_a_log_no_version_is_used_twice),
         cmocka_unit_test(a_learner_goes_on_with_its_servers_or_its_checkpoint),
+        cmocka_unit_test(who_would_learn_otherwise_is_refused_by_what_it_differs_in),
+        cmocka_unit_test(a_server_that_begins_again_takes_the_optimizer_of_who_comes_first),
+        cmocka_unit_test(reads_are_counted_where_they_happen),
         cmocka_unit_test(two_learners_stay_within_the_slack),
         cmocka_unit_test(who_does_not_push_is_named),
         cmocka_unit_test(others_go_on_without_who_does_not_push),

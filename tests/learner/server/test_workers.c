@@ -134,6 +134,7 @@ static void a_pull_waits_no_longer_than_the_server_lets_it(void **state)
     Troupe__ServerPullReply *pulled = pull(server, UINT64_MAX); /* the other one never pushes */
     assert_true(pulled->wait);
     assert_int_equal(pulled->behind, 1);
+    assert_int_equal(trp_parameter_server_read(server).most_behind, 0); /* it has read nothing */
     assert_true(clock_now_ns(&clock_monotonic) - since_ns < INT64_C(8000000000));
     protobuf_c_message_free_unpacked(&pulled->base, NULL);
     trp_parameter_server_destroy(server);

@@ -119,7 +119,7 @@ TRP_API void trp_collective_listener_destroy(trp_collective_listener *listener);
  *   UNAVAILABLE: one came and is gone again; or this generation is over: another rank is in a later
  *     one;
  *   FAILED_PRECONDITION: two ranks differ in version, options or fingerprint, in the same words on
- *     all ranks;
+ *     all ranks (of several that speak another wire than rank 0, each names itself);
  *   INVALID_ARGUMENT: an address is none;
  *   CANCELLED: the stop was requested. */
 TRP_API TRP_MUST_USE trp_status trp_collective_connect(trp_collective **out,

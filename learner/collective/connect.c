@@ -24,11 +24,21 @@ struct shared_ways {
     bool nccl, home;
 };
 
+/* Of ranks that speak another wire, which have heard so from rank 0. */
+static trp_status check_wires(const struct mesh *mesh)
+{
+    for (uint32_t rank = 1; rank < mesh->options->size; rank++)
+        if (mesh->other_wires[rank] != 0)
+            return hello_other_wire(COLLECTIVE_WIRE, rank, mesh->other_wires[rank]);
+    return TRP_OK;
+}
+
 /* Nobody hears anything before all have come: who hears of a difference goes at once. */
 static trp_status compare_all(struct mesh *mesh, const struct hello_profile *mine,
                               struct shared_ways *all)
 {
     uint32_t size = mesh->options->size;
+    TRP_TRY(check_wires(mesh));
     struct hello_profile *profiles = xcalloc(size, sizeof *profiles);
     trp_status status = TRP_OK;
     for (uint32_t rank = 1; rank < size && status == TRP_OK; rank++)
@@ -57,6 +67,8 @@ static trp_status preside(struct mesh *mesh, const struct hello_profile *mine,
     else
         native_agree(agreement, api, all.nccl);
     for (uint32_t rank = 1; rank < mesh->options->size; rank++) {
+        if (mesh->other_wires[rank] != 0)
+            continue;
         trp_status said = mesh_write(mesh, rank, agreement, sizeof *agreement);
         status = status == TRP_OK ? said : status;
     }
@@ -68,7 +80,8 @@ static trp_status preside(struct mesh *mesh, const struct hello_profile *mine,
 static trp_status attend(struct mesh *mesh, const struct hello_profile *mine,
                          struct hello_agreement *agreement)
 {
-    TRP_TRY(mesh_write(mesh, 0, mine, sizeof *mine));
+    if (!mesh->told)
+        TRP_TRY(mesh_write(mesh, 0, mine, sizeof *mine));
     mesh->deadline.at_ns += COLLECTIVE_AGREEMENT_MS * INT64_C(1000000);
     TRP_TRY(mesh_read(mesh, 0, agreement, sizeof *agreement));
     agreement->words[sizeof agreement->words - 1] = '\0';

@@ -22,6 +22,13 @@ void hello_init(struct hello *hello, const trp_collective_options *options,
     strncpy(hello->group, options->group ? options->group : "", sizeof hello->group - 1);
 }
 
+bool hello_is_ours(const struct hello *hello, const trp_collective_options *options)
+{
+    return hello->generation == options->generation && hello->nonce == options->nonce &&
+           hello->size == options->size && hello->rank > options->rank &&
+           hello->rank < options->size && hello->purpose < HELLO_PURPOSES;
+}
+
 bool hello_judge(const struct hello *hello, const trp_collective_options *options,
                  struct hello_answer *answer)
 {
@@ -37,10 +44,7 @@ bool hello_judge(const struct hello *hello, const trp_collective_options *option
         answer->verdict = HELLO_OTHER_WIRE;
     else if (hello->generation != options->generation)
         answer->verdict = HELLO_OTHER_GENERATION;
-    else if (hello->nonce != options->nonce || hello->size != options->size)
-        return false;
-    bool of_ours = hello->rank > options->rank && hello->rank < options->size;
-    return answer->verdict != HELLO_WELCOME || (of_ours && hello->purpose < HELLO_PURPOSES);
+    return answer->verdict != HELLO_WELCOME || hello_is_ours(hello, options);
 }
 
 bool hello_is_answer(const struct hello_answer *answer)
@@ -60,6 +64,13 @@ void hello_profile_init(struct hello_profile *profile, const trp_collective_opti
                                       .sites = sites_hash(options),
                                       .home = virtual_home(options)};
     strncpy(profile->version, trp_version(), sizeof profile->version - 1);
+}
+
+trp_status hello_other_wire(uint32_t wire, uint32_t rank, uint32_t other)
+{
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "ranks differ in wire: rank 0 has %" PRIu32 ", rank %" PRIu32 " has %" PRIu32,
+                    wire, rank, other);
 }
 
 static trp_status differ(uint32_t rank_a, uint64_t a, uint32_t rank_b, uint64_t b, const char *what)

@@ -14,7 +14,8 @@
 
 enum hello_purpose { HELLO_LINE, HELLO_LANE, HELLO_PURPOSES };
 
-/* On the wire; nothing else is read of who says something different. */
+/* On the wire; nothing else is read of who says something different. It is as long, and has its
+ * numbers where they are here, on each wire: so a rank is known that speaks another one. */
 struct hello {
     char magic[8];
     uint32_t wire; /* also tells byte orders apart */
@@ -37,9 +38,15 @@ _Static_assert(sizeof(struct hello_answer) == 24, "on the wire: change COLLECTIV
 void hello_init(struct hello *hello, const trp_collective_options *options,
                 enum hello_purpose purpose);
 
+/* A rank of this generation that has to connect to this one, whichever wire it speaks. */
+bool hello_is_ours(const struct hello *hello, const trp_collective_options *options);
+
 /* True: an answer is due; false: a stranger, whom nobody answers. */
 bool hello_judge(const struct hello *hello, const trp_collective_options *options,
                  struct hello_answer *answer);
+
+/* FAILED_PRECONDITION: rank 0 speaks `wire`, and that rank another one. */
+TRP_MUST_USE trp_status hello_other_wire(uint32_t wire, uint32_t rank, uint32_t other);
 
 bool hello_is_answer(const struct hello_answer *answer);
 

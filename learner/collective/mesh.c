@@ -46,6 +46,7 @@ void mesh_init(struct mesh *mesh, const trp_collective_options *options,
 {
     *mesh = (struct mesh){
         .options = options, .listener = listener, .deadline = deadline, .stop_event = stop_event};
+    mesh->other_wires = xcalloc(options->size, sizeof *mesh->other_wires);
     for (int purpose = 0; purpose < HELLO_PURPOSES; purpose++) {
         mesh->fds[purpose] = xmalloc(options->size * sizeof(int));
         for (uint32_t rank = 0; rank < options->size; rank++)
@@ -60,6 +61,7 @@ void mesh_cleanup(struct mesh *mesh)
             fd_close(mesh->fds[purpose][rank]);
         free(mesh->fds[purpose]);
     }
+    free(mesh->other_wires);
 }
 
 /* Sleeps for at most `ms`, negative: for ever; also until the stop. */
@@ -119,10 +121,8 @@ static trp_status heed_answer(struct mesh_work *work, uint32_t index, int64_t no
         dial_again(dial, now);
         return TRP_OK;
     }
-    if (answer->verdict == HELLO_OTHER_WIRE)
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "rank %" PRIu32 " speaks wire %" PRIu32 ", rank %" PRIu32 " wire %d", rank,
-                        answer->wire, mesh->options->rank, COLLECTIVE_WIRE);
+    if (answer->verdict == HELLO_OTHER_WIRE && rank == 0) /* else it is what rank 0 says to both */
+        return hello_other_wire(answer->wire, mesh->options->rank, COLLECTIVE_WIRE);
     if (answer->verdict == HELLO_OTHER_GENERATION && answer->generation > mesh->options->generation)
         return trp_fail(TRP_UNAVAILABLE,
                         "generation %" PRIu64 " is over: rank %" PRIu32
@@ -225,6 +225,9 @@ static bool hear_arrival(struct mesh_work *work, struct mesh_arrival *arrival, i
     if (!hello_judge(&arrival->hello, work->mesh->options, &answer))
         return true;
     bool said = send(arrival->fd, &answer, sizeof answer, MSG_NOSIGNAL) == sizeof answer;
+    bool is_ours = hello_is_ours(&arrival->hello, work->mesh->options);
+    if (answer.verdict == HELLO_OTHER_WIRE && is_ours && work->mesh->options->rank == 0)
+        work->mesh->other_wires[arrival->hello.rank] = arrival->hello.wire;
     if (said && answer.verdict == HELLO_WELCOME)
         welcome(work, arrival);
     return true;
@@ -241,7 +244,7 @@ static void hear_arrivals(struct mesh_work *work, int64_t now)
 
 static bool is_missing(const struct mesh *mesh, uint32_t rank)
 {
-    return rank != mesh->options->rank &&
+    return rank != mesh->options->rank && mesh->other_wires[rank] == 0 &&
            (mesh->fds[HELLO_LINE][rank] < 0 || mesh->fds[HELLO_LANE][rank] < 0);
 }
 
@@ -268,15 +271,35 @@ static unsigned mesh_fds(struct mesh_work *work)
     return count;
 }
 
-/* A rank that came may go again: its line ends. */
-static trp_status check_lines(const struct mesh *mesh)
+static ssize_t peek_at(const struct mesh *mesh, uint32_t rank)
 {
-    for (uint32_t rank = 0; rank < mesh->options->size; rank++) {
-        char byte;
-        int fd = mesh->fds[HELLO_LINE][rank];
-        ssize_t came = fd < 0 ? 1 : recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (came <= 0 && !is_later(came))
-            return rank_is_gone(mesh, rank);
+    char byte;
+    return recv(mesh->fds[HELLO_LINE][rank], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/* Rank 0's word is for when all have come, but where one of them cannot. Who has heard it goes, so
+ * it is about to come, too, where another rank goes. */
+static trp_status hear_rank_0(struct mesh *mesh, bool another_goes)
+{
+    bool came;
+    if (mesh->options->rank == 0 || mesh->fds[HELLO_LINE][0] < 0)
+        return TRP_OK;
+    if (another_goes)
+        TRP_TRY(mesh_look(mesh, 0, COLLECTIVE_AGREEMENT_MS, &came));
+    mesh->told = peek_at(mesh, 0) > 0;
+    return TRP_OK;
+}
+
+/* A rank that came may go again: its line ends. */
+static trp_status check_lines(struct mesh *mesh)
+{
+    TRP_TRY(hear_rank_0(mesh, false));
+    for (uint32_t rank = 0; rank < mesh->options->size && !mesh->told; rank++) {
+        ssize_t came = mesh->fds[HELLO_LINE][rank] < 0 ? 1 : peek_at(mesh, rank);
+        if (came > 0 || is_later(came))
+            continue;
+        TRP_TRY(hear_rank_0(mesh, rank > 0));
+        return mesh->told ? TRP_OK : rank_is_gone(mesh, rank);
     }
     return TRP_OK;
 }
@@ -315,7 +338,7 @@ trp_status mesh_connect(struct mesh *mesh)
     work.arrivals = xcalloc(work.arrival_max, sizeof *work.arrivals);
     work.fds = xcalloc(work.dial_count + work.arrival_max + 2, sizeof *work.fds);
     trp_status status = TRP_OK;
-    while (status == TRP_OK && first_missing(mesh) < size)
+    while (status == TRP_OK && first_missing(mesh) < size && !mesh->told)
         status = mesh_round(&work);
     for (uint32_t i = 0; i < work.dial_count; i++)
         fd_close(work.dials[i].fd);

@@ -13,6 +13,8 @@ struct mesh {
     struct deadline deadline;
     int stop_event;           /* set when it was requested; -1: there is no stop */
     int *fds[HELLO_PURPOSES]; /* by rank; -1: not connected */
+    uint32_t *other_wires;    /* by rank: another one, that it speaks; 0: as far as is known none */
+    bool told;                /* rank 0 has said before all came that they differ */
 };
 
 /* Everything is borrowed. */
@@ -22,7 +24,8 @@ void mesh_init(struct mesh *mesh, const trp_collective_options *options,
 /* Closes what was not taken out of it. */
 void mesh_cleanup(struct mesh *mesh);
 
-/* Connects all, as trp_collective_connect(). */
+/* Connects all, as trp_collective_connect(). A rank that speaks another wire counts as one that
+ * came at rank 0, which has to say so to all: until it does, others wait. */
 TRP_MUST_USE trp_status mesh_connect(struct mesh *mesh);
 
 /* Writes or reads the whole, on the line to a rank: until the deadline or the stop. UNAVAILABLE:

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "learner/collective/hello.h"
+#include "learner/collective/listener.h"
 
 static int64_t now_ms(void)
 {
@@ -265,6 +266,7 @@ static void older_generation(struct hello *hello)
 static void other_wire(struct hello *hello)
 {
     hello->wire = __builtin_bswap32(hello->wire);
+    hello->nonce++; /* who knows that is one of the ranks */
 }
 
 static void expect_answer(int fd, enum hello_verdict verdict)
@@ -292,6 +294,104 @@ static void hellos_that_do_not_fit_are_refused_and_what_follows_is_not_read(void
     expect_refused(purpose);
     expect_answer(older, HELLO_OTHER_GENERATION);
     expect_answer(wire, HELLO_OTHER_WIRE);
+    meeting_cleanup(&meeting);
+}
+
+/* Rank `odd` of three: it says what it speaks to rank 0, and hears there that this is no good. */
+static void say_other_wire(const char *address, uint32_t odd)
+{
+    const trp_collective_options options = {
+        .group = "test", .generation = 3, .nonce = 77, .size = 3, .rank = odd};
+    const struct meeting at = {.addresses = {address}};
+    struct hello hello;
+    struct hello_answer answer;
+    hello_init(&hello, &options, HELLO_LINE);
+    hello.wire++;
+    int fd = call_number(&at, 0);
+    assert_int_equal(send(fd, &hello, sizeof hello, 0), sizeof hello);
+    assert_int_equal(recv(fd, &answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    assert_int_equal(answer.verdict, HELLO_OTHER_WIRE);
+    assert_int_equal(answer.wire, COLLECTIVE_WIRE);
+    close(fd);
+}
+
+/* All hear it at once, also who had nothing to do with that rank. */
+static void a_rank_of_another_wire_is_told_of_in_the_same_words(void **state)
+{
+    (void)state;
+    for (uint32_t odd = 1; odd < 3; odd++) {
+        trp_collective_listener *listeners[3];
+        const char *addresses[3];
+        struct ranks ranks = {.size = 3};
+        struct ranks_connecting connecting[3];
+        ranks_listen(listeners, addresses, 3, RANKS_TCP);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            connecting[rank] = (struct ranks_connecting){{.group = "test",
+                                                          .generation = 3,
+                                                          .nonce = 77,
+                                                          .size = 3,
+                                                          .rank = rank,
+                                                          .addresses = addresses,
+                                                          .timeout_ms = 20000},
+                                                         listeners[rank]};
+            ranks.at[rank] =
+                (struct rank){.rank = rank, .size = 3, .run = rank_connect, .context = connecting};
+        }
+        int64_t before = now_ms();
+        for (uint32_t rank = 0; rank < 3; rank++)
+            if (rank != odd)
+                assert_int_equal(
+                    thread_start(&ranks.at[rank].thread, "rank", rank_main, &ranks.at[rank]),
+                    TRP_OK);
+        say_other_wire(addresses[0], odd);
+        for (uint32_t rank = 0; rank < 3; rank++)
+            if (rank != odd)
+                thread_stop(&ranks.at[rank].thread);
+        assert_in_range(now_ms() - before, 0, 10000);
+        char words[64];
+        snprintf(words, sizeof words, "ranks differ in wire: rank 0 has %d, rank %u has %d",
+                 COLLECTIVE_WIRE, odd, COLLECTIVE_WIRE + 1);
+        for (uint32_t rank = 0; rank < 3; rank++)
+            if (rank != odd && (ranks.at[rank].status != TRP_FAILED_PRECONDITION ||
+                                strcmp(ranks.at[rank].words, words) != 0))
+                fail_msg("rank %u: %s", rank, ranks.at[rank].words);
+        for (uint32_t rank = 0; rank < 3; rank++)
+            trp_collective_listener_destroy(listeners[rank]);
+    }
+}
+
+static int accept_one(const trp_collective_listener *listener)
+{
+    struct pollfd came = {.fd = listener->fd, .events = POLLIN};
+    assert_int_equal(poll(&came, 1, 20000), 1);
+    return accept(listener->fd, NULL, NULL);
+}
+
+/* The odd one itself, against a rank 0 that answers so. */
+static void a_rank_of_another_wire_says_so_in_those_words(void **state)
+{
+    (void)state;
+    struct meeting meeting;
+    meeting_init(&meeting);
+    meeting.rank = (struct rank){.rank = 1, .size = 2, .run = connect_second, .context = &meeting};
+    assert_int_equal(thread_start(&meeting.rank.thread, "rank", rank_main, &meeting.rank), TRP_OK);
+    struct hello hello;
+    int fd = accept_one(meeting.listeners[0]);
+    assert_int_equal(recv(fd, &hello, sizeof hello, MSG_WAITALL), sizeof hello);
+    struct hello_answer answer;
+    assert_true(hello_judge(
+        &hello, &(trp_collective_options){.group = "test", .generation = 3, .nonce = 77, .size = 2},
+        &answer));
+    answer.verdict = HELLO_OTHER_WIRE;
+    answer.wire = COLLECTIVE_WIRE - 1;
+    assert_int_equal(send(fd, &answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+    thread_stop(&meeting.rank.thread);
+    close(fd);
+    assert_int_equal(meeting.rank.status, TRP_FAILED_PRECONDITION);
+    char words[64];
+    snprintf(words, sizeof words, "ranks differ in wire: rank 0 has %d, rank 1 has %d",
+             COLLECTIVE_WIRE - 1, COLLECTIVE_WIRE);
+    assert_string_equal(meeting.rank.words, words);
     meeting_cleanup(&meeting);
 }
 
@@ -396,6 +496,8 @@ int main(void)
         cmocka_unit_test(a_rank_of_a_generation_that_is_over_is_told),
         cmocka_unit_test(strangers_hold_up_nobody),
         cmocka_unit_test(hellos_that_do_not_fit_are_refused_and_what_follows_is_not_read),
+        cmocka_unit_test(a_rank_of_another_wire_is_told_of_in_the_same_words),
+        cmocka_unit_test(a_rank_of_another_wire_says_so_in_those_words),
         cmocka_unit_test(packets_of_a_dead_generation_reach_nobody),
         cmocka_unit_test(the_rank_that_does_not_come_is_named),
         cmocka_unit_test(connecting_ends_when_it_is_stopped),

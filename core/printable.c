@@ -36,7 +36,10 @@ size_t printable_copy(char *out, size_t room, trp_bytes text)
     size_t used = 0, size;
     uint32_t code;
     const uint8_t *end = text.data + text.size;
-    for (const uint8_t *at = text.data; at < end; at += size) {
+    while (used < text.size && used < room - 1 && text.data[used] >= 0x20 && text.data[used] < 0x7f)
+        used++; /* mostly all of it */
+    memcpy(out, text.data, used);
+    for (const uint8_t *at = text.data + used; at < end; at += size) {
         char escape[ESCAPE_BYTES + 1];
         const void *bytes = escape;
         size_t length;

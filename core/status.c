@@ -1,6 +1,7 @@
 /* Last errors live in thread-local storage: a failing call writes its message once, and whoever
  * stops the failure reads it on the same thread. A failure allocates nothing, so running out of
- * memory can be reported, too. */
+ * memory can be reported, too. Words of peers and files come into it: they are escaped here, so
+ * that whoever prints an error need not ask whose words it has. */
 #include "core/status.h"
 
 #include <stdarg.h>
@@ -8,7 +9,9 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/buffer.h"
 #include "core/limits.h"
+#include "core/printable.h"
 
 static _Thread_local char last_error[ERROR_MESSAGE_BYTES_MAX];
 static _Thread_local trp_status last_code;
@@ -20,7 +23,7 @@ trp_status trp_fail(trp_status code, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    snprintf(last_error, sizeof last_error, "%s", message);
+    printable_copy(last_error, sizeof last_error, text_bytes(message));
     last_code = code;
     return code;
 }

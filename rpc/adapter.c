@@ -105,11 +105,12 @@ const ProtobufCMethodDescriptor *rpc_adapter_method(const struct rpc_adapter *ad
 trp_status rpc_adapt(const ProtobufCMessage *message, const ProtobufCMessageDescriptor *descriptor,
                      ProtobufCMessage **out)
 {
+    struct rpc_allowance allowance = {.most = UINT64_MAX};
     trp_message *packed;
     *out = NULL;
     TRP_TRY(rpc_wire_pack(message, &packed));
     trp_bytes bytes = {trp_message_data(packed), trp_message_size(packed)};
-    trp_status status = rpc_wire_unpack(descriptor, bytes, UINT64_MAX, out);
+    trp_status status = rpc_wire_unpack(descriptor, bytes, &allowance, out);
     trp_message_destroy(packed);
     return status;
 }

@@ -81,8 +81,9 @@ static char *asked_service(trp_server_call *call, trp_message *message)
 {
     ProtobufCMessage *request;
     trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    struct rpc_allowance allowance = {.most = 128 * bytes.size + 1024};
     trp_status status = rpc_wire_unpack(&grpc__health__v1__health_check_request__descriptor, bytes,
-                                        64 * bytes.size + 1024, &request);
+                                        &allowance, &request);
     trp_message_destroy(message);
     if (status != TRP_OK) {
         trp_server_call_finish(call, status, trp_last_error());

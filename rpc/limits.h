@@ -23,6 +23,10 @@ enum {
     /* rpc/: a client that reads nothing for now leaves less than this part unread: 128 MiB are 45
      * streams of samples. */
     RPC_UNREAD_PAUSE_SHARE = 8,
+    /* rpc/: what a reply may take decoded: 8 times its bytes, as many small numbers do, and 64 MiB,
+     * which are the 100 000 rows of 600 bytes that come as two bytes each. */
+    RPC_REPLY_DECODED_TIMES = 8,
+    RPC_REPLY_DECODED_BYTES = 64 << 20,
     /* rpc/: calls of one connection at a time: more wait at the client; 5 KB each. */
     RPC_STREAMS_MAX = 4096,
     /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default

@@ -237,18 +237,28 @@ static trp_status take_packed(struct rpc_invocation *invocation, const ProtobufC
 static trp_status run_handler(struct rpc_pool_call *call)
 {
     const struct rpc_method *method = call->method;
+    struct rpc_budget *budget = &call->server->budget;
+    struct rpc_allowance allowance = {.most = budget->limit - trp_message_size(call->request),
+                                      .budget = budget};
     ProtobufCMessage *request;
-    TRP_TRY(rpc_wire_unpack_message(method->service->descriptor->methods[method->index].input,
-                                    call->request, call->server->options.in_flight_bytes, NULL,
-                                    &request));
+    trp_status status =
+        rpc_wire_unpack_message(method->service->descriptor->methods[method->index].input,
+                                call->request, &allowance, NULL, &request);
+    trp_message_destroy(call->request); /* while the handler runs, its request is there once */
+    call->request = NULL;
+    if (status != TRP_OK) {
+        rpc_budget_give(budget, allowance.taken);
+        return status;
+    }
     struct pool_run_state state = {.invocation = {.service = method->service,
                                                   .index = method->index,
                                                   .deadline = call->deadline,
                                                   .gone = &call->gone,
                                                   .take = take_packed},
                                    .call = call};
-    trp_status status = rpc_invoke(&state.invocation, request);
+    status = rpc_invoke(&state.invocation, request);
     protobuf_c_message_free_unpacked(request, NULL);
+    rpc_budget_give(budget, allowance.taken);
     /* The caller's clock may be behind: a handler that gives up has no answer. */
     if (deadline_passed(call->deadline, &clock_monotonic))
         return trp_fail(TRP_DEADLINE_EXCEEDED, "%s took longer than its deadline", method->path);

@@ -12,6 +12,7 @@
 #include "call.h"
 #include "future.h"
 #include "library.h"
+#include "limits.h"
 #include "message.h"
 #include "wire.h"
 
@@ -79,10 +80,16 @@ static trp_status unpack_reply(struct proxy_call *call, ProtobufCMessage **reply
     if (!bytes)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for the reply",
                         call->proxy->paths[call->index]);
+    struct rpc_allowance allowance = {
+        .most =
+            (uint64_t)RPC_REPLY_DECODED_TIMES * trp_message_size(bytes) + RPC_REPLY_DECODED_BYTES};
     trp_status status =
-        rpc_wire_unpack_message(method->output, bytes, UINT64_MAX, call->room, reply);
+        rpc_wire_unpack_message(method->output, bytes, &allowance, call->room, reply);
     trp_message_destroy(bytes);
-    return status;
+    if (status == TRP_OK)
+        return TRP_OK;
+    return trp_fail(status, "%s at %s: %s", call->proxy->paths[call->index],
+                    call->proxy->channel->address, trp_last_error());
 }
 
 static trp_status give_result(struct proxy_call *call, ProtobufCMessage **reply)

@@ -9,9 +9,22 @@
 
 #include "core/limits.h"
 #include "core/protobuf.h"
+#include "message.h"
 
-/* Bytes that malloc adds to each block, and protobuf-c's note of a field while it unpacks. */
-enum { ALLOCATION_BYTES = 16, SCANNED_FIELD_BYTES = 40 };
+enum {
+    /* protobuf-c's note of a field while it unpacks, 32 bytes in blocks each twice the one before,
+     * and the field's place among others of its number: 24 bytes of one that nobody knows. */
+    FIELD_BYTES = 2 * 32 + 32,
+    /* A number that nobody knows is kept as it came. */
+    UNKNOWN_NUMBER_BYTES = 10,
+};
+
+/* At least what malloc takes for `size` bytes: its own 8, rounded to 16, 32 in all at least; of
+ * long ones a page that is not full. */
+static uint64_t block_bytes(uint64_t size)
+{
+    return size + size / 32 + 32;
+}
 
 struct level {
     const ProtobufCMessageDescriptor *descriptor;
@@ -46,7 +59,7 @@ static trp_status enter_message(struct wire_walk *walk,
     if (walk->depth == MESSAGE_DEPTH_MAX)
         return walk_broken(walk, "nested too deep");
     walk->levels[walk->depth++] = (struct level){descriptor, end};
-    walk->memory += descriptor->sizeof_message + ALLOCATION_BYTES;
+    walk->memory += block_bytes(descriptor->sizeof_message);
     return TRP_OK;
 }
 
@@ -80,7 +93,7 @@ static trp_status walk_bytes(struct wire_walk *walk, const ProtobufCFieldDescrip
     size_t field_end = walk->at + (size_t)size;
     if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
         return enter_message(walk, field->descriptor, field_end);
-    walk->memory += ALLOCATION_BYTES + (field ? packed_memory(field, size) : size);
+    walk->memory += block_bytes(field ? packed_memory(field, size) : size);
     walk->at = field_end;
     return TRP_OK;
 }
@@ -93,7 +106,9 @@ static trp_status walk_field(struct wire_walk *walk)
         return walk_broken(walk, "bad field key");
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field(level->descriptor, (unsigned)(key >> 3));
-    walk->memory += SCANNED_FIELD_BYTES;
+    walk->memory += FIELD_BYTES;
+    if (!field && (key & 7) != LEN)
+        walk->memory += block_bytes(UNKNOWN_NUMBER_BYTES);
     size_t fixed = 0;
     switch (key & 7) {
     case VARINT:
@@ -116,38 +131,46 @@ static trp_status walk_field(struct wire_walk *walk)
     return TRP_OK;
 }
 
-trp_status rpc_wire_too_much(const ProtobufCMessageDescriptor *descriptor, size_t bytes,
-                             uint64_t memory_max)
+trp_status rpc_wire_take(const ProtobufCMessageDescriptor *descriptor, size_t bytes,
+                         uint64_t memory, struct rpc_allowance *allowance)
 {
-    return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %zu bytes take more than %" PRIu64 " decoded",
-                    descriptor->name, bytes, memory_max);
+    struct rpc_budget *budget = allowance->budget;
+    if (memory > allowance->most - allowance->taken)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %zu bytes take more than %" PRIu64 " decoded",
+                        descriptor->name, bytes, allowance->most);
+    if (budget && !rpc_budget_take(budget, memory, budget->limit))
+        return trp_fail(TRP_UNAVAILABLE,
+                        "%s: %zu bytes take %" PRIu64
+                        " decoded, more than others leave of %" PRIu64,
+                        descriptor->name, bytes, memory, budget->limit);
+    allowance->taken += memory;
+    return TRP_OK;
 }
 
-trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor, trp_bytes bytes,
-                          uint64_t memory_max)
+/* walk->memory is the most that unpacking takes then, or more than `memory_max`. */
+static trp_status walk_message(struct wire_walk *walk, uint64_t memory_max)
 {
-    struct wire_walk walk;
-    walk.bytes = bytes;
-    walk.at = 0;
-    walk.memory = 0;
-    walk.depth = 0;
-    TRP_TRY(enter_message(&walk, descriptor, bytes.size));
-    while (walk.depth > 0) {
-        if (walk.memory > memory_max)
-            return rpc_wire_too_much(descriptor, bytes.size, memory_max);
-        if (walk.at == walk.levels[walk.depth - 1].end)
-            walk.depth--;
+    while (walk->depth > 0 && walk->memory <= memory_max) {
+        if (walk->at == walk->levels[walk->depth - 1].end)
+            walk->depth--;
         else
-            TRP_TRY(walk_field(&walk));
+            TRP_TRY(walk_field(walk));
     }
     return TRP_OK;
 }
 
 trp_status rpc_wire_unpack(const ProtobufCMessageDescriptor *descriptor, trp_bytes bytes,
-                           uint64_t memory_max, ProtobufCMessage **out)
+                           struct rpc_allowance *allowance, ProtobufCMessage **out)
 {
+    struct wire_walk walk;
     *out = NULL;
-    TRP_TRY(rpc_wire_check(descriptor, bytes, memory_max));
+    walk.bytes = bytes;
+    walk.at = 0;
+    walk.memory = 0;
+    walk.depth = 0;
+    TRP_TRY(enter_message(&walk, descriptor, bytes.size));
+    TRP_TRY(walk_message(&walk, allowance->most - allowance->taken));
+    TRP_TRY(rpc_wire_take(descriptor, bytes.size, walk.memory, allowance));
     *out = protobuf_c_message_unpack(descriptor, NULL, bytes.size, bytes.data);
     if (!*out)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: %zu bytes that do not decode", descriptor->name,

@@ -5,25 +5,34 @@
 #include <protobuf-c/protobuf-c.h>
 #include <troupe/rpc.h>
 
-/* Walks bytes from outside before protobuf-c's recursive unpack may see them. INVALID_ARGUMENT:
- * broken, or nested deeper than MESSAGE_DEPTH_MAX. RESOURCE_EXHAUSTED: would take more than
- * `memory_max` bytes decoded. Takes time proportional to the bytes, no memory, no recursion. */
-TRP_MUST_USE trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor,
-                                       trp_bytes bytes, uint64_t memory_max);
+struct rpc_budget;
 
-/* RESOURCE_EXHAUSTED: the `bytes` of a message take more than `memory_max` decoded. */
-TRP_MUST_USE trp_status rpc_wire_too_much(const ProtobufCMessageDescriptor *descriptor,
-                                          size_t bytes, uint64_t memory_max);
+/* The memory that a message may take decoded. */
+struct rpc_allowance {
+    uint64_t most;             /* of the message alone */
+    struct rpc_budget *budget; /* of it and others; NULL: none */
+    uint64_t taken;            /* at least what it takes, also of the budget: the caller gives that
+                                  back when the message is freed, or was not unpacked */
+};
 
-/* rpc_wire_check() and unpack; the caller frees with protobuf_c_message_free_unpacked(). */
+/* Takes `memory` for `bytes` of a message. RESOURCE_EXHAUSTED: more than it may ever have.
+ * UNAVAILABLE: more than others leave of the budget. */
+TRP_MUST_USE trp_status rpc_wire_take(const ProtobufCMessageDescriptor *descriptor, size_t bytes,
+                                      uint64_t memory, struct rpc_allowance *allowance);
+
+/* Walks bytes from outside before protobuf-c's recursive unpack may see them, and unpacks them when
+ * there is the memory. INVALID_ARGUMENT: broken, or nested deeper than MESSAGE_DEPTH_MAX. The walk
+ * takes time proportional to the bytes, no memory, no recursion. The caller frees with
+ * protobuf_c_message_free_unpacked(). */
 TRP_MUST_USE trp_status rpc_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
-                                        trp_bytes bytes, uint64_t memory_max,
+                                        trp_bytes bytes, struct rpc_allowance *allowance,
                                         ProtobufCMessage **out);
 
 /* The same of a message in one part or several, whose long bytes are copied once: to `room`, which
  * may be NULL, where they are its field's and fit. `message` stays the caller's. */
 TRP_MUST_USE trp_status rpc_wire_unpack_message(const ProtobufCMessageDescriptor *descriptor,
-                                                trp_message *message, uint64_t memory_max,
+                                                trp_message *message,
+                                                struct rpc_allowance *allowance,
                                                 trp_reply_room *room, ProtobufCMessage **out);
 
 /* The message's bytes, exactly sized. RESOURCE_EXHAUSTED: no memory for them. */

@@ -179,19 +179,18 @@ static void put_long_fields(struct parts_walk *walk, ProtobufCMessage *message)
     }
 }
 
-static trp_status unpack_parts(struct parts_walk *walk, uint64_t memory_max, ProtobufCMessage **out)
+static trp_status unpack_parts(struct parts_walk *walk, struct rpc_allowance *allowance,
+                               ProtobufCMessage **out)
 {
     TRP_TRY(walk_outermost(walk));
-    if (walk->long_bytes > memory_max)
-        return rpc_wire_too_much(walk->descriptor, walk->size, memory_max);
+    TRP_TRY(rpc_wire_take(walk->descriptor, walk->size, walk->size, allowance));
     uint8_t *rest = malloc(walk->rest + 1);
     if (!rest)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes",
                         walk->descriptor->name, walk->rest);
     trp_status status = copy_parts(walk, rest);
     if (status == TRP_OK)
-        status = rpc_wire_unpack(walk->descriptor, (trp_bytes){rest, walk->rest},
-                                 memory_max - walk->long_bytes, out);
+        status = rpc_wire_unpack(walk->descriptor, (trp_bytes){rest, walk->rest}, allowance, out);
     if (status == TRP_OK)
         put_long_fields(walk, *out);
     long_fields_free(walk);
@@ -200,14 +199,14 @@ static trp_status unpack_parts(struct parts_walk *walk, uint64_t memory_max, Pro
 }
 
 trp_status rpc_wire_unpack_message(const ProtobufCMessageDescriptor *descriptor,
-                                   trp_message *message, uint64_t memory_max, trp_reply_room *room,
-                                   ProtobufCMessage **out)
+                                   trp_message *message, struct rpc_allowance *allowance,
+                                   trp_reply_room *room, ProtobufCMessage **out)
 {
     *out = NULL;
     const trp_bytes *parts;
     size_t count = trp_message_parts(message, &parts);
     if (count == 1 && !room)
-        return rpc_wire_unpack(descriptor, parts[0], memory_max, out);
+        return rpc_wire_unpack(descriptor, parts[0], allowance, out);
     struct parts_walk walk;
     walk.descriptor = descriptor;
     walk.parts = parts;
@@ -216,7 +215,7 @@ trp_status rpc_wire_unpack_message(const ProtobufCMessageDescriptor *descriptor,
         room ? protobuf_c_message_descriptor_get_field_by_name(descriptor, room->field) : NULL;
     walk.part = walk.in_part = walk.at = walk.field_count = walk.long_bytes = 0;
     walk.size = trp_message_size(message);
-    return unpack_parts(&walk, memory_max, out);
+    return unpack_parts(&walk, allowance, out);
 }
 
 /* ---- on the way out -------------------------------------------------------------------------- */

@@ -49,7 +49,8 @@ typedef struct {
  * Blocks until the reply, the deadline or the cancel; safe from any thread. `options` may be NULL.
  * On TRP_OK `*reply` is a message of the method's output type that the caller frees with
  * protobuf_c_message_free_unpacked(reply, NULL); otherwise it is NULL and trp_last_error() holds
- * the handler's own message. `reply` may be NULL when only the status matters.
+ * the handler's own message. `reply` may be NULL when only the status matters. The texts in it are
+ * as the peer sent them: no terminal should see those of one that is not trusted.
  * A local object's handler runs on this thread and is not interrupted: one that is late yields
  * DEADLINE_EXCEEDED when it returns. A method that its server marked blocking runs on the pool and
  * returns on time; in deterministic runs it runs on this thread, too, so that nothing depends on
@@ -176,10 +177,11 @@ typedef struct {
     /* Both directions; 0: 64 MiB. Compressed messages are refused unread, by servers and channels:
      * UNIMPLEMENTED. */
     uint64_t max_message_bytes;
-    /* All received messages not yet destroyed; 0: 1 GiB: beyond it requests to services are
-     * UNAVAILABLE. As much again of services' replies that callers have not read: beyond it they
-     * are UNAVAILABLE, too. As much again of what raw calls sent and clients have not read: half of
-     * it is shared among those that ask for room. */
+    /* All received messages not yet destroyed, and what requests to services take decoded while
+     * they are handled; 0: 1 GiB: beyond it such requests are UNAVAILABLE, and RESOURCE_EXHAUSTED
+     * where one takes more than all of it. As much again of services' replies that callers have not
+     * read: beyond it they are UNAVAILABLE, too. As much again of what raw calls sent and clients
+     * have not read: half of it is shared among those that ask for room. */
     uint64_t in_flight_bytes;
     /* A raw call whose client has read nothing for so long ends (RESOURCE_EXHAUSTED) if another has
      * waited as long for the room; so does a call of a service whose reply has been on its way for
@@ -285,7 +287,8 @@ typedef struct {
      * more. */
     int64_t connect_timeout_ms;
     bool fail_fast;             /* do not wait for the peer: UNAVAILABLE at once */
-    uint64_t max_message_bytes; /* both directions; 0: no limit */
+    uint64_t max_message_bytes; /* both directions; 0: no limit. A reply may take 8 times its bytes
+                                   and 64 MiB decoded (RESOURCE_EXHAUSTED) */
     const char *name; /* who calls, for who looks at the server; NULL: the program's name */
 } trp_channel_options;
 

@@ -51,7 +51,8 @@ typedef enum {
 } trp_status;
 
 /* Records `code` and the formatted message as this thread's last error and returns `code`.
- * Messages longer than 1023 bytes are cut. `code` is not TRP_OK. */
+ * Messages longer than 1023 bytes are cut. What a terminal would obey (of a peer's words, or a
+ * file's) becomes \xNN, or \u{N}. `code` is not TRP_OK. */
 TRP_API trp_status trp_fail(trp_status code, const char *format, ...) TRP_PRINTF(2, 3);
 
 /* The message of this thread's last trp_fail(); "" before the first. Valid until the next one. */

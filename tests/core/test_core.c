@@ -50,6 +50,15 @@ static void a_long_message_is_cut(void **state)
     assert_int_equal(strlen(trp_last_error()), ERROR_MESSAGE_BYTES_MAX - 1);
 }
 
+static void what_a_terminal_would_obey_is_escaped_in_an_error(void **state)
+{
+    (void)state;
+    trp_fail(TRP_ABORTED, "%s", "\x1b[2J\x9bgone\r\n\xe2\x80\xae \xc3\xa9");
+    assert_string_equal(trp_last_error(), "\\x1b[2J\\x9bgone\\x0d\\x0a\\u{202e} \xc3\xa9");
+    trp_fail(TRP_ABORTED, "again: %s", trp_last_error());
+    assert_string_equal(trp_last_error(), "again: \\x1b[2J\\x9bgone\\x0d\\x0a\\u{202e} \xc3\xa9");
+}
+
 static void fail_elsewhere(void *arg)
 {
     trp_fail(TRP_DATA_LOSS, "elsewhere");
@@ -601,6 +610,7 @@ int main(void)
         cmocka_unit_test(kept_errors_come_back),
         cmocka_unit_test(the_last_error_is_the_last_message),
         cmocka_unit_test(a_long_message_is_cut),
+        cmocka_unit_test(what_a_terminal_would_obey_is_escaped_in_an_error),
         cmocka_unit_test(each_thread_has_its_own_error),
         cmocka_unit_test(codes_have_names_and_words),
         cmocka_unit_test(whole_numbers_are_digits_within_bounds),

@@ -75,7 +75,8 @@ static trp_status ask(const char *name, trp_bytes bytes)
     ProtobufCService *service;
     ProtobufCMessage *request, *reply = NULL;
     must(trp_channel_service(channel, &troupe__replay__descriptor, &service));
-    TRP_TRY(rpc_wire_unpack(method->input, bytes, REQUEST_MEMORY_BYTES, &request));
+    struct rpc_allowance allowance = {.most = REQUEST_MEMORY_BYTES};
+    TRP_TRY(rpc_wire_unpack(method->input, bytes, &allowance, &request));
     trp_status status = trp_call(service, name, request, &reply, NULL);
     if (reply)
         protobuf_c_message_free_unpacked(reply, NULL);

@@ -36,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         &troupe__test__number__descriptor};
     for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
         ProtobufCMessage *message;
-        if (rpc_wire_unpack(descriptors[i], (trp_bytes){data, size}, MEMORY_MAX, &message) !=
+        struct rpc_allowance allowance = {.most = MEMORY_MAX};
+        if (rpc_wire_unpack(descriptors[i], (trp_bytes){data, size}, &allowance, &message) !=
             TRP_OK)
             continue;
         check_clone(message);

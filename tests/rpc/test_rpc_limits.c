@@ -12,7 +12,6 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -29,6 +28,7 @@
 #include "echo_service.h"
 #include "gzip_bomb.h"
 #include "http2_peer.h"
+#include "tests/heap.h"
 #include "rpc_test.pb-c.h"
 
 extern char **environ;
@@ -67,7 +67,13 @@ struct fixture {
     int64_t unread_timeout_ms;
     Troupe__Test__Test_Service object;
     trp_server *server;
+    struct mutex mutex; /* guards the rest: of calls of Echo that ask to be held */
+    struct cond changed;
+    bool held, go_on;
 };
+
+/* Numbers that ask Echo for something. */
+enum { HOLD = -1 };
 
 static int setup(void **state)
 {
@@ -77,17 +83,47 @@ static int setup(void **state)
         return -1;
     snprintf(fixture->path, sizeof fixture->path, "%s/s", fixture->dir);
     snprintf(fixture->address, sizeof fixture->address, "unix:%s", fixture->path);
+    mutex_init(&fixture->mutex);
+    cond_init(&fixture->changed);
     *state = fixture;
     return 0;
 }
 
+/* Of a negative number nothing is good. */
 static void on_increment(Troupe__Test__Test_Service *service, const Troupe__Test__Number *in,
                          Troupe__Test__Number_Closure done, void *data)
 {
     Troupe__Test__Number out = TROUPE__TEST__NUMBER__INIT;
     (void)service;
     out.value = in->value + 1;
+    bool bad = in->value < 0 && trp_fail(TRP_ABORTED, "\x1b[2J\x9bgone\r\n") != TRP_OK;
+    done(bad ? NULL : &out, data);
+}
+
+static void hold(Troupe__Test__Test_Service *service)
+{
+    struct fixture *fixture =
+        (struct fixture *)(void *)((char *)service - offsetof(struct fixture, object));
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    mutex_lock(&fixture->mutex);
+    fixture->held = true;
+    cond_broadcast(&fixture->changed);
+    while (!fixture->go_on && cond_wait(&fixture->changed, &fixture->mutex, deadline))
+        continue;
+    mutex_unlock(&fixture->mutex);
+}
+
+/* As many empty children as `number` says. */
+static void answer_children(size_t number, Troupe__Test__Everything_Closure done, void *data)
+{
+    Troupe__Test__Child child = TROUPE__TEST__CHILD__INIT;
+    Troupe__Test__Everything out = TROUPE__TEST__EVERYTHING__INIT;
+    out.n_children = number;
+    out.children = xmalloc(number * sizeof *out.children);
+    for (size_t i = 0; i < number; i++)
+        out.children[i] = &child;
     done(&out, data);
+    free(out.children);
 }
 
 static void on_echo(Troupe__Test__Test_Service *service, const Troupe__Test__Everything *in,
@@ -95,8 +131,12 @@ static void on_echo(Troupe__Test__Test_Service *service, const Troupe__Test__Eve
 {
     static uint8_t zeros[REPLY_BYTES];
     Troupe__Test__Everything out = TROUPE__TEST__EVERYTHING__INIT;
-    (void)service;
-    (void)in;
+    if (in->number > 0) {
+        answer_children((size_t)in->number, done, data);
+        return;
+    }
+    if (in->number == HOLD)
+        hold(service);
     out.data = (ProtobufCBinaryData){REPLY_BYTES, zeros};
     done(&out, data);
 }
@@ -122,6 +162,8 @@ static int teardown(void **state)
     trp_server_destroy(fixture->server);
     unlink(fixture->path);
     assert_int_equal(rmdir(fixture->dir), 0);
+    cond_cleanup(&fixture->changed);
+    mutex_cleanup(&fixture->mutex);
     free(fixture);
     return 0;
 }
@@ -136,14 +178,6 @@ static size_t resident_bytes(pid_t pid)
     assert_int_equal(fscanf(file, "%lu %lu", &all, &resident), 2);
     fclose(file);
     return resident * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Of this process, on its heap. What is resident says less: each thread's freed memory stays its
- * own. */
-static size_t heap_bytes(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
 }
 
 /* ---- half-sent messages --------------------------------------------------------------------- */
@@ -609,6 +643,101 @@ static void unread_replies_take_a_bounded_memory(void **state)
     trp_channel_destroy(channel);
 }
 
+/* ---- small messages that are large decoded --------------------------------------------------- */
+
+static void a_reply_that_swells_is_refused_by_its_client(void **state)
+{
+    enum { CHILDREN = 1000000 };
+    struct fixture *fixture = *state;
+    trp_channel *channel;
+    Troupe__Test__Everything in = TROUPE__TEST__EVERYTHING__INIT;
+    char sizes[120];
+    assert_true(serve(fixture, 0));
+    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+    in.number = CHILDREN / 10;
+    assert_int_equal(call_method(channel, "Echo", &in.base), TRP_OK);
+    in.number = CHILDREN;
+    assert_int_equal(call_method(channel, "Echo", &in.base), TRP_RESOURCE_EXHAUSTED);
+    snprintf(sizes, sizeof sizes, "%d bytes take more than %d decoded", 2 * CHILDREN,
+             RPC_REPLY_DECODED_TIMES * 2 * CHILDREN + RPC_REPLY_DECODED_BYTES);
+    assert_non_null(strstr(trp_last_error(), sizes));
+    assert_non_null(strstr(trp_last_error(), "/troupe.test.Test/Echo"));
+    assert_non_null(strstr(trp_last_error(), fixture->address));
+    trp_channel_destroy(channel);
+}
+
+/* So many words without a letter, of about 100 bytes each decoded. */
+static Troupe__Test__Everything words_request(char **words, size_t count)
+{
+    Troupe__Test__Everything in = TROUPE__TEST__EVERYTHING__INIT;
+    for (size_t i = 0; i < count; i++)
+        words[i] = (char *)"";
+    in.words = words;
+    in.n_words = count;
+    return in;
+}
+
+static bool wait_held(struct fixture *fixture)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    mutex_lock(&fixture->mutex);
+    while (!fixture->held && cond_wait(&fixture->changed, &fixture->mutex, deadline))
+        continue;
+    mutex_unlock(&fixture->mutex);
+    return fixture->held;
+}
+
+static void let_go_on(struct fixture *fixture)
+{
+    mutex_lock(&fixture->mutex);
+    fixture->go_on = true;
+    cond_broadcast(&fixture->changed);
+    mutex_unlock(&fixture->mutex);
+}
+
+static void what_requests_take_decoded_is_in_one_budget(void **state)
+{
+    enum { WORDS = 20000, TOO_MANY_WORDS = IN_FLIGHT_BYTES / 64 };
+    struct fixture *fixture = *state;
+    static char *words[TOO_MANY_WORDS];
+    Troupe__Test__Everything in = words_request(words, TOO_MANY_WORDS);
+    trp_channel *channel;
+    ProtobufCService *service;
+    assert_true(serve(fixture, IN_FLIGHT_BYTES));
+    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+    assert_int_equal(trp_channel_service(channel, &troupe__test__test__descriptor, &service),
+                     TRP_OK);
+    assert_int_equal(call_method(channel, "Echo", &in.base), TRP_RESOURCE_EXHAUSTED);
+    in.n_words = WORDS;
+    in.number = HOLD;
+    trp_future *future = trp_call_async(service, "Echo", &in.base, NULL);
+    assert_true(wait_held(fixture));
+    in.number = 0;
+    assert_int_equal(call_method(channel, "Echo", &in.base), TRP_UNAVAILABLE);
+    assert_non_null(strstr(trp_last_error(), "more than others leave of 4194304"));
+    assert_int_equal(ask_small(channel), TRP_OK);
+    let_go_on(fixture);
+    assert_int_equal(trp_future_finish(future, NULL, NULL), TRP_OK);
+    for (int i = 0; i < 10; i++) /* all of it is given back each time */
+        assert_int_equal(call_method(channel, "Echo", &in.base), TRP_OK);
+    trp_channel_destroy(channel);
+}
+
+/* ---- words that a terminal would obey -------------------------------------------------------- */
+
+static void what_a_peer_says_is_escaped_where_it_becomes_an_error(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_channel *channel;
+    Troupe__Test__Number in = TROUPE__TEST__NUMBER__INIT;
+    assert_true(serve(fixture, IN_FLIGHT_BYTES));
+    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+    in.value = -1;
+    assert_int_equal(call_method(channel, "Increment", &in.base), TRP_ABORTED);
+    assert_string_equal(trp_last_error(), "\\x1b[2J\\x9bgone\\x0d\\x0a");
+    trp_channel_destroy(channel);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--serve") == 0)
@@ -621,6 +750,9 @@ int main(int argc, char **argv)
         TEST(unread_replies_take_a_bounded_memory),
         TEST(unread_replies_end_when_another_needs_the_room),
         TEST(a_message_is_answered_with_one_write),
+        TEST(a_reply_that_swells_is_refused_by_its_client),
+        TEST(what_requests_take_decoded_is_in_one_budget),
+        TEST(what_a_peer_says_is_escaped_where_it_becomes_an_error),
         TEST(ten_thousand_idle_connections_cost_little_and_delay_nobody),
         TEST(a_server_that_met_its_limit_on_open_files_says_what_that_means),
     };

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include <troupe/rpc.h>
@@ -19,6 +18,7 @@
 #include "echo_service.h"
 #include "http2_peer.h"
 #include "tests/core/captured.h"
+#include "tests/heap.h"
 
 enum {
     WAIT_MS = 20000,
@@ -195,12 +195,6 @@ static void reader_close(struct reader reader)
 {
     trp_stream_destroy(reader.stream);
     trp_channel_destroy(reader.channel);
-}
-
-static size_t heap_bytes(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */

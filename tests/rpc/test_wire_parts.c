@@ -69,8 +69,9 @@ static trp_status unpack_cut_to(const uint8_t *bytes, size_t size, const size_t 
     struct cut cut;
     ProtobufCMessage *message;
     cut_at(&cut, bytes, size, places, count);
+    struct rpc_allowance allowance = {.most = memory_max};
     trp_status status = rpc_wire_unpack_message(&troupe__test__everything__descriptor, cut.message,
-                                                memory_max, room, &message);
+                                                &allowance, room, &message);
     cut_free(&cut);
     *out = (everything *)message;
     return status;
@@ -285,8 +286,9 @@ static void check_as_in_one(const uint8_t *bytes, size_t size, trp_rng *rng)
     everything *many;
     size_t places[2] = {trp_rng_below(rng, size)};
     places[1] = places[0] + trp_rng_below(rng, size - places[0]);
+    struct rpc_allowance allowance = {.most = UINT64_MAX};
     trp_status expected = rpc_wire_unpack(&troupe__test__everything__descriptor,
-                                          (trp_bytes){bytes, size}, UINT64_MAX, &one);
+                                          (trp_bytes){bytes, size}, &allowance, &one);
     assert_int_equal(unpack_cut(bytes, size, places, 2, UINT64_MAX, &many), expected);
     if (expected != TRP_OK)
         return;
@@ -404,13 +406,14 @@ static void check_lent(struct sample *sample, trp_bytes bytes, bool refers)
     const ProtobufCBinaryData data = sample->message.data;
     int ended = 0;
     struct rpc_lent lent = {bytes, count_one, &ended};
+    struct rpc_allowance allowance = {.most = UINT64_MAX};
     trp_message *message;
     ProtobufCMessage *again;
     assert_int_equal(rpc_wire_pack_lent(&sample->message.base, &lent, &message), TRP_OK);
     assert_int_equal(has_part(message, data.data, data.len), refers);
     assert_int_equal(lent.done == NULL, refers); /* taken over */
     assert_int_equal(rpc_wire_unpack_message(&troupe__test__everything__descriptor, message,
-                                             UINT64_MAX, NULL, &again),
+                                             &allowance, NULL, &again),
                      TRP_OK);
     trp_message *packed = pack(&sample->message);
     check_same((everything *)again, packed);

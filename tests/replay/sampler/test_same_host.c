@@ -4,9 +4,9 @@
 #include "tests/replay/sample_process.h"
 
 #include <errno.h>
-#include <malloc.h>
 
 #include "tests/core/patience.h"
+#include "tests/heap.h"
 #include "replay.pb-c.h"
 #include "replay/engine/limits.h"
 #include "replay/sampler/unpack.h"
@@ -443,12 +443,6 @@ messages_that_take_small_items_from_a_queue_fill_the_window_until_they_are_relea
     assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
     trp_message_destroy(message);
     trp_stream_destroy(stream);
-}
-
-static size_t heap_bytes(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
 }
 
 static void messages_with_nothing_to_release_take_no_memory(void **state)

@@ -2,9 +2,8 @@
 #include <math.h>
 
 #include "core/protobuf.h"
+#include "tests/heap.h"
 #include "tests/replay/replay_fixture.h"
-
-#include <malloc.h>
 
 static void items_are_confirmed_in_order_and_visible(void **state)
 {
@@ -590,12 +589,6 @@ static void the_new_item_may_be_its_own_victim(void **state)
     assert_int_equal(table_state(replay, "t").inserts, 5);
     assert_int_equal(mutate_key(replay, "t", 2, false, 0, true), TRP_OK);
     assert_int_equal(table_state(replay, "t").size, 1);
-}
-
-static size_t heap_bytes(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
 }
 
 /* Of keys and a table that do not exist. */

@@ -1,8 +1,7 @@
 /* SampleStream, message by message. */
 #include "tests/replay/replay_fixture.h"
 
-#include <malloc.h>
-
+#include "tests/heap.h"
 #include "tests/rpc/http2_peer.h"
 
 static const char timeout_text[] =
@@ -353,12 +352,6 @@ static void readers_that_stand_still_cost_little_and_hold_nobody_up(void **state
     receive_samples(readers[0], samples, SAMPLES); /* slow is not broken */
     for (int i = 0; i < READERS; ++i)
         trp_stream_destroy(readers[i]);
-}
-
-static size_t heap_bytes(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
 }
 
 /* Items whose chunks are copied into messages: a batch of them is a megabyte. */

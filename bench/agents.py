@@ -16,6 +16,7 @@ with, over seeds, and d3rlpy's (bench/peers/d3rlpy_return.py) after as many lear
 import argparse
 import csv
 import os
+import re
 import resource
 import shutil
 import signal
@@ -42,6 +43,7 @@ class Case:
     bf16: bool = False  # the same in bfloat16, too
     beside: str = ""  # the case that does the same with one learner, or one actor
     sets: str = ""  # options of every run
+    learners: int = 1  # together: what they send is told
     offline: bool = False
 
 
@@ -53,18 +55,18 @@ CASES = [
     Case("dqn_cartpole", "dqn_cartpole", "CartPole-v1 to 475", 100_000, 120, "dqn_cartpole",
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 learner.batch_size=64 agent.samples_per_insert=32 "
          "agent.target_period=10 actor.max_steps=50000"),
-    Case("dqn_learners", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, beside="dqn_cartpole"),
-    Case("dqn_sharded", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=sharded"),
-    Case("dqn_local_sgd", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=local_sgd"),
-    Case("dqn_gossip", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=gossip"),
-    Case("dqn_hogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=hogwild"),
-    Case("dqn_dogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=dogwild"),
-    Case("dqn_gaia", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, sets="learner.mode=gaia learner.sites=a,b"),
-    Case("ps_sync", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=sync"),
-    Case("ps_async", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=async"),
-    Case("ps_ssp", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=ssp"),
-    Case("ps_softsync", "ps", "CartPole-v1 to 475", 100_000, 120, sets="server.rule=softsync"),
-    Case("ps_dynsgd", "ps", "CartPole-v1 to 475", 100_000, 120,
+    Case("dqn_learners", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, learners=2, beside="dqn_cartpole"),
+    Case("dqn_sharded", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="learner.mode=sharded"),
+    Case("dqn_local_sgd", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="learner.mode=local_sgd"),
+    Case("dqn_gossip", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="learner.mode=gossip"),
+    Case("dqn_hogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="learner.mode=hogwild"),
+    Case("dqn_dogwild", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="learner.mode=dogwild"),
+    Case("dqn_gaia", "dqn_learners", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="learner.mode=gaia learner.sites=a,b"),
+    Case("ps_sync", "ps", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="server.rule=sync"),
+    Case("ps_async", "ps", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="server.rule=async"),
+    Case("ps_ssp", "ps", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="server.rule=ssp"),
+    Case("ps_softsync", "ps", "CartPole-v1 to 475", 100_000, 120, learners=2, sets="server.rule=softsync"),
+    Case("ps_dynsgd", "ps", "CartPole-v1 to 475", 100_000, 120, learners=2,
          sets="server.rule=dynsgd agent.optimizer=sgd agent.learning_rate=0.05"),
     Case("a3c", "a3c", "CartPole-v1 to 475", 1_000_000, 60),
     Case("dqn_acrobot", "dqn_acrobot", "Acrobot-v1 to -80", 100_000, 120, "dqn_acrobot",
@@ -103,6 +105,7 @@ class Run:
     steps: float  # to the target; offline: of the learner
     rate: float  # all steps over all seconds
     mean: float  # return of the last evaluation
+    sent: float | None  # bytes of a learner in a step; None: nothing says so
 
 
 running = None  # the process of a program or peer
@@ -143,13 +146,27 @@ def last_evaluation(run_dir, offline):
     return float(evaluations[-1]["mean"]), float(evaluations[-1]["learner_steps" if offline else "actor_steps"])
 
 
+def last_said(run_dir, metric):
+    """Of each node."""
+    return {said["node"]: float(said["last"]) for said in rows_of(run_dir / "metrics.csv") if said["metric"] == metric}.values()
+
+
 def steps_done(run_dir):
     """By all actors together, as they said themselves and the learner; whoever is stopped at once says less."""
-    last = {}
-    for said in rows_of(run_dir / "metrics.csv"):
-        last[said["metric"], said["node"]] = float(said["last"])
-    own = sum(value for (metric, _), value in last.items() if metric == "actor_steps")
-    return max([own, *(value for (metric, _), value in last.items() if metric == "total_actor_steps")])
+    return max([sum(last_said(run_dir, "actor_steps")), *last_said(run_dir, "total_actor_steps")])
+
+
+SENT = re.compile(rb"(?:learner leaves group=.* sent_bytes|(?:gaia sent|streams ended) .* bytes)=(\d+)")
+
+
+def bytes_sent(run_dir, learners):
+    """By a learner in a step: to servers its gradients, as they count them; else as learners say when they leave. Steps are those of all
+    together, but servers' are one learner's each."""
+    steps, pushed = max(last_said(run_dir, "learner_steps"), default=0), last_said(run_dir, "push_bytes")
+    sent = [int(said) for log in (run_dir / "logs").glob("learner-*.log") for said in SENT.findall(log.read_bytes())]
+    if not steps or not (pushed or sent):
+        return None
+    return sum(pushed) / steps if pushed else sum(sent) / steps / learners
 
 
 def run_seed(case, seed, options, run_dir):
@@ -166,7 +183,7 @@ def run_seed(case, seed, options, run_dir):
     reached = status == 0 and ((case.offline and bool(case.sets)) or (run_dir / "params.safetensors").exists()) and (case.offline or steps <= case.steps)
     print(f"bench: {case.name} seed {seed}: {'reached' if reached else 'NOT reached'}, {seconds:.1f} s, {steps:.0f} steps, {mean:.1f}",
           file=sys.stderr)
-    return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds, mean)
+    return Run(reached, seconds, steps, max(steps, steps_done(run_dir)) / seconds, mean, bytes_sent(run_dir, case.learners))
 
 
 def rate_alike(case, options, run_dir, precision="f32"):
@@ -240,7 +257,7 @@ class Others:
 
 
 def print_row(case, measured, unit, ceiling=0.0, ceiling_is="", peer=0.0, peer_is=""):
-    print(case, f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", peer_is, sep="\t", flush=True)
+    print(case, "-" if measured is None else f"{measured:.6g}", unit, f"{ceiling:g}", ceiling_is, f"{peer:.6g}", peer_is, sep="\t", flush=True)
 
 
 def row(case, what, measured, unit, ceiling=0.0, ceiling_is="", peer=0.0):
@@ -313,6 +330,9 @@ def report(case, runs, busy, options, base):
     row(case, "steps to it, median", steps, "steps", one_steps, one_is)
     row(case, "time to it, median", seconds, "s", one_seconds, one_is, peer=published / rate if rate else 0.0)
     row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s")
+    if case.learners > 1:
+        sent = [run.sent for run in reached if run.sent is not None]
+        row(case, "bytes that a learner sends in a step, median", statistics.median(sent) if sent else None, "B")
     if rate and case.alike:
         row(case, "speed with the peer's sizes", rate_alike(case, options, base / case.name / "alike"), "steps/s", peer=rate)
     if rate and case.bf16:

@@ -1,7 +1,7 @@
 # Shows the rows of a benchmark, as a table or (-v output=json) as JSON. They come as tab-separated case,
-# measured, unit, ceiling, its name[, peer, its name]. A rate is better when higher; a time, and what
+# measured ("-": nothing says it), unit, ceiling, its name[, peer, its name]. A rate is better when higher; a time, and what
 # something takes in steps or bytes, when lower.
-function number(x) { return x >= 100 ? sprintf("%.0f", x) : sprintf("%.3g", x) }
+function number(x) { return x == "-" ? x : x >= 100 ? sprintf("%.0f", x) : sprintf("%.3g", x) }
 function ratio(ours, theirs, unit) { return unit ~ /^((ns|us|ms|s)(\/|$)|(steps|MB)$)/ ? theirs / ours : ours / theirs }
 BEGIN {
     FS = "\t"
@@ -13,7 +13,7 @@ NF >= 3 {
     share = $4 > 0 ? sprintf("%.0f%%", 100 * ratio($2, $4, $3)) : "-"
     times = $6 > 0 ? sprintf("%.2fx", ratio($2, $6, $3)) : "-"
     if (output == "json") {
-        printf "%s\n  {\"case\": \"%s\", \"measured\": %s, \"unit\": \"%s\"", rows++ ? "," : "", $1, $2, $3
+        printf "%s\n  {\"case\": \"%s\", \"measured\": %s, \"unit\": \"%s\"", rows++ ? "," : "", $1, ($2 == "-" ? "null" : $2), $3
         if ($4 > 0) printf ", \"ceiling\": %s, \"ceiling_is\": \"%s\", \"share\": %.3f", $4, $5, ratio($2, $4, $3)
         if ($6 > 0) printf ", \"peer\": %s, \"peer_is\": \"%s\", \"ratio\": %.3f", $6, $7, ratio($2, $6, $3)
         printf "}"

@@ -81,6 +81,41 @@ turns=$(sed -n 's/^bench: impala_cartpole_\([12]\) seed \([12]\):.*/\1 of \2/p' 
     grep -q $'^impala_cartpole_2: steps to it, median\t6000\tsteps\t3000\timpala_cartpole_1\t' "$dir/rows" ||
     { echo "no turns: $turns"; cat "$dir/rows" "$dir/said"; exit 1; }
 
+# Learners that send each other bytes say how many when they leave, of each generation; servers count them; and some send none.
+for program in dqn_learners ps; do
+    cat >"$dir/$program" <<'EOF'
+#!/usr/bin/env bash
+says=yes
+for word; do
+    case $word in
+    --run-dir=*) run=${word#*=} ;;
+    --set=learner.mode=hogwild) says= ;;
+    esac
+done
+mkdir -p "$run/logs"
+{
+    echo time,node,metric,last,mean,count
+    printf '2,learner/%d,learner_steps,100,7,1\n' 0 1
+    [ "${0##*/}" = dqn_learners ] || printf '2,server/%d,push_bytes,3250,7,1\n' 0 1
+} >"$run/metrics.csv"
+for learner in 0 1; do
+    [ -z "$says" ] || printf 't info  %s\n' 'learner leaves group=learner generation=1 sent_bytes=5000 to_other_sites=7' \
+        'learner leaves group=learner generation=2 sent_bytes=1000 to_other_sites=7' \
+        'gaia sent numbers=3 of=4 bytes=200 whole_vectors_are=9000 barriers=0' >"$run/logs/learner-$learner.log"
+done
+printf 'version,learner_steps,actor_steps,episodes,mean\n1,1,1000,200,500\n' >"$run/evaluator.csv"
+touch "$run/params.safetensors"
+EOF
+    chmod +x "$dir/$program"
+done
+bench/agents.py --bin "$dir" dqn_learners ps_async dqn_hogwild >"$dir/rows" 2>"$dir/said"
+for row in 'dqn_learners: bytes that a learner sends in a step, median\t62\tB' \
+    'ps_async: bytes that a learner sends in a step, median\t65\tB' \
+    'dqn_hogwild: bytes that a learner sends in a step, median\t-\tB'; do
+    grep -qF "$(printf "$row")" "$dir/rows" || { echo "no row '$row'"; cat "$dir/rows" "$dir/said"; exit 1; }
+done
+awk -f bench/rows.awk -v output=json "$dir/rows" | python3 -m json.tool >"$dir/json" || { echo 'rows are no JSON'; exit 1; }
+
 # The same for those that learn from a store, which is made without one and then named: a seed ends with a return of -100
 # times it; d3rlpy gets as many steps as the median seed took, and the file of the store's steps.
 cat >"$dir/offline_pendulum" <<'EOF'

@@ -99,14 +99,22 @@ static trp_status store(void)
     return TRP_OK;
 }
 
+static bool is_whole(void)
+{
+    return access(data_dir, F_OK) == 0;
+}
+
+/* One program stores; those that come later have it. */
 static trp_status prepare(void)
 {
+    if (is_whole())
+        return TRP_OK;
     mkdir("runs", 0777);
     int lock = open(lock_file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION,
-                        "cannot lock %s: does another program store there?", lock_file);
-    trp_status status = access(data_dir, F_OK) == 0 ? TRP_OK : store();
+                        "cannot lock %s: does another program store there now?", lock_file);
+    trp_status status = is_whole() ? TRP_OK : store();
     close(lock);
     return status;
 }

@@ -44,9 +44,7 @@ struct copy_run {
     struct background background; /* does what needs no engine */
     char *making;                 /* the directory, at first without a name that counts */
     struct checkpoint_writer *target;
-    uint64_t file_bytes;                                              /* of the store, at the cut */
-    trp_status (*slice)(struct copy_run *run, struct engine *engine); /* on its way, and its end */
-    trp_status status;
+    uint64_t file_bytes;         /* of the store, at the cut */
     struct checkpoint_info info; /* of the cut */
     struct run_table *tables;    /* the same ones */
     trp_replay_report *report;   /* of a verification */
@@ -155,21 +153,11 @@ static bool turn_goes_on(void *arg)
 
 /* ---- slices --------------------------------------------------------------------------------- */
 
-static void slice_run(void *arg, struct engine *engine)
-{
-    struct copy_run *run = arg;
-    run->status = engine ? run->slice(run, engine)
-                         : trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
-}
-
 /* With the engine to itself. */
-static trp_status enter(struct copy_run *run,
-                        trp_status (*slice)(struct copy_run *run, struct engine *engine))
+static trp_status enter(struct copy_run *run, trp_status (*slice)(void *run, struct engine *engine))
 {
     const struct engine_door *door = &run->checkpointer->options.door;
-    run->slice = slice;
-    door->enter(door->owner, slice_run, run);
-    return run->status;
+    return door->enter(door->owner, slice, run);
 }
 
 static void info_fill(struct copy_run *run, struct engine *engine)
@@ -197,8 +185,9 @@ static void info_fill(struct copy_run *run, struct engine *engine)
     }
 }
 
-static trp_status run_begin(struct copy_run *run, struct engine *engine)
+static trp_status run_begin(void *arg, struct engine *engine)
 {
+    struct copy_run *run = arg;
     TRP_TRY(engine_index_finish(engine));
     TRP_TRY(engine_flush(engine));
     TRP_TRY(store_copy_begin(engine->store, &run->copy, &run->sink));
@@ -206,14 +195,14 @@ static trp_status run_begin(struct copy_run *run, struct engine *engine)
     return TRP_OK;
 }
 
-static trp_status run_find(struct copy_run *run, struct engine *engine)
+static trp_status run_find(void *arg, struct engine *engine)
 {
-    return store_copy_find(engine->store, run->copy);
+    return store_copy_find(engine->store, ((struct copy_run *)arg)->copy);
 }
 
-static trp_status run_end(struct copy_run *run, struct engine *engine)
+static trp_status run_end(void *arg, struct engine *engine)
 {
-    store_copy_end(engine->store, run->copy);
+    store_copy_end(engine->store, ((struct copy_run *)arg)->copy);
     return TRP_OK;
 }
 
@@ -238,7 +227,7 @@ static trp_status run_close(struct copy_run *run, trp_status status)
 {
     char *kept = error_keep();
     if (run->copy)
-        enter(run, run_end);
+        (void)enter(run, run_end); /* without an engine there is no copy to end */
     if (status == TRP_OK && run->making)
         old_remove(run->checkpointer, run->info.store);
     background_stop(&run->background);
@@ -264,10 +253,11 @@ static trp_status run_open(struct copy_run *run)
         turn_give(run->checkpointer);
         return status;
     }
-    if (engine_load(&run->checkpointer->options.door, turn_goes_on, run) != TRP_OK)
-        status = cancelled(run);
-    else
+    status = engine_load(&run->checkpointer->options.door, turn_goes_on, run);
+    if (status == TRP_OK)
         status = enter(run, run_begin);
+    else if (status == TRP_CANCELLED)
+        status = cancelled(run);
     return status == TRP_OK ? TRP_OK : run_close(run, status);
 }
 
@@ -511,9 +501,10 @@ trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_canc
     return run_close(&run, status);
 }
 
-static void stopped_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
+static trp_status stopped_enter(void *owner, trp_status (*work)(void *arg, struct engine *engine),
+                                void *arg)
 {
-    work(arg, owner);
+    return work(arg, owner);
 }
 
 trp_status trp_replay_verify(const char *dir, trp_replay_report *report)

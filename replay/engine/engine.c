@@ -75,10 +75,10 @@ bool engine_index_step(struct engine *engine)
     return false;
 }
 
-static void load_step(void *arg, struct engine *engine)
+static trp_status load_step(void *arg, struct engine *engine)
 {
-    bool *more = arg;
-    *more = engine && engine_index_step(engine);
+    *(bool *)arg = engine_index_step(engine);
+    return TRP_OK;
 }
 
 trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg), void *arg)
@@ -87,7 +87,7 @@ trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg
     while (more) {
         if (!goes_on(arg))
             return trp_fail(TRP_CANCELLED, "cancelled");
-        door->enter(door->owner, load_step, &more);
+        TRP_TRY(door->enter(door->owner, load_step, &more));
     }
     return TRP_OK;
 }

@@ -154,14 +154,16 @@ bool engine_ready(const struct engine *engine);
 /* A slice of the work, about a millisecond; true while there is more. */
 bool engine_index_step(struct engine *engine);
 
-/* How a thread comes to an engine that another one has: `enter` runs `work(arg)` with it to itself,
- * on this thread, before it returns; `engine` is NULL inside when there is none any more. */
+/* How a thread comes to an engine that another one has: `enter` runs `work(arg)` with it to itself
+ * and returns its status; UNAVAILABLE: there is no engine any more. */
 struct engine_door {
-    void (*enter)(void *owner, void (*work)(void *arg, struct engine *engine), void *arg);
+    trp_status (*enter)(void *owner, trp_status (*work)(void *arg, struct engine *engine),
+                        void *arg);
     void *owner;
 };
 
-/* All of it, others served between slices. CANCELLED: `goes_on(arg)`, asked before each. */
+/* All of it, others served between slices. CANCELLED: `goes_on(arg)`, asked before each.
+ * UNAVAILABLE: as `door` has it. */
 trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg), void *arg);
 
 /* All of it at once. A failure is the store's. */

@@ -19,53 +19,36 @@
 
 struct visit_engine {
     struct admin *admin;
-    void (*work)(void *arg, struct engine *engine);
+    trp_status (*work)(void *arg, struct engine *engine);
     void *arg;
+    trp_status status;
 };
 
 static void visit_engine_run(void *arg)
 {
     struct visit_engine *visit = arg;
-    visit->work(visit->arg, visit->admin->engine);
+    struct engine *engine = visit->admin->engine;
+    visit->status = engine ? visit->work(visit->arg, engine)
+                           : trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
 }
 
-/* The `enter` of a struct engine_door. */
-static void door_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
+trp_status admin_enter(void *owner, trp_status (*work)(void *arg, struct engine *engine), void *arg)
 {
     struct admin *admin = owner;
-    struct visit_engine visit = {admin, work, arg};
+    struct visit_engine visit = {.admin = admin, .work = work, .arg = arg};
     if (admin->server) {
         trp_server_visit(admin->server, visit_engine_run, &visit);
-        return;
+        return visit.status;
     }
     mutex_lock(&admin->mutex);
     visit_engine_run(&visit);
     mutex_unlock(&admin->mutex);
+    return visit.status;
 }
 
-struct entered {
-    trp_status (*work)(void *arg);
-    void *arg;
-    trp_status status;
-};
-
-static void entered_run(void *arg, struct engine *engine)
+trp_status admin_table(struct engine *engine, const char *name, struct engine_table **table)
 {
-    struct entered *entered = arg;
-    entered->status = engine ? entered->work(entered->arg)
-                             : trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
-}
-
-trp_status admin_enter(struct admin *admin, trp_status (*work)(void *arg), void *arg)
-{
-    struct entered entered = {.work = work, .arg = arg};
-    door_enter(admin, entered_run, &entered);
-    return entered.status;
-}
-
-trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table)
-{
-    *table = engine_find(admin->engine, text_bytes(name));
+    *table = engine_find(engine, text_bytes(name));
     return *table ? TRP_OK : engine_not_found(text_bytes(name));
 }
 
@@ -256,15 +239,15 @@ static Troupe__ReplayStore *store_copy(const struct admin *admin)
     return out;
 }
 
-static trp_status tables_collect(void *arg)
+static trp_status tables_collect(void *arg, struct engine *engine)
 {
     struct admin_call *call = arg;
     struct admin *admin = call->admin;
     Troupe__ReplayTablesResponse *out = call->reply;
-    out->n_tables = engine_table_count(admin->engine);
+    out->n_tables = engine_table_count(engine);
     out->tables = xcalloc(out->n_tables + 1, sizeof *out->tables);
     for (size_t i = 0; i < out->n_tables; i++)
-        out->tables[i] = table_copy(admin, engine_table(admin->engine, i));
+        out->tables[i] = table_copy(admin, engine_table(engine, i));
     out->store = store_copy(admin);
     out->work = admin_progress(admin);
     if (admin->server) {
@@ -324,7 +307,7 @@ void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir
         .store_dir = admin->dir,
         .dir = checkpoint_dir,
         .keep = keep,
-        .door = {door_enter, admin},
+        .door = {admin_enter, admin},
     };
     checkpointer_init(&admin->checkpointer, &options);
 }

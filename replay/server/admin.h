@@ -56,12 +56,12 @@ trp_status admin_checkpoints(struct admin_call *call);
 trp_status admin_remove_checkpoints(struct admin_call *call);
 trp_status admin_verify(struct admin_call *call);
 
-/* Runs `work(arg)` with the engine to itself and returns its status; UNAVAILABLE when the server
- * has stopped. */
-trp_status admin_enter(struct admin *admin, trp_status (*work)(void *arg), void *arg);
+/* The door of a struct admin's engine: `enter` of struct engine_door. */
+trp_status admin_enter(void *admin, trp_status (*work)(void *arg, struct engine *engine),
+                       void *arg);
 
-/* NOT_FOUND; `admin` is entered. */
-trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table);
+/* NOT_FOUND. */
+trp_status admin_table(struct engine *engine, const char *name, struct engine_table **table);
 
 /* Before work that needs all items or the index of keys: waits until they are in memory, with
  * others served meanwhile. CANCELLED: nobody waits any more, or for too long. Whoever enters

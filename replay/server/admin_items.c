@@ -135,13 +135,13 @@ static void walk_item(struct items_walk *walk, const struct item *item)
     seen_push(walk, (struct seen){item_rank(&orders[walk->order], item), item->seq, item->slot});
 }
 
-static trp_status walk_slice(void *arg)
+static trp_status walk_slice(void *arg, struct engine *engine)
 {
     struct items_walk *walk = arg;
     struct engine_table *table;
-    TRP_TRY(admin_table(walk->admin, walk->table, &table));
+    TRP_TRY(admin_table(engine, walk->table, &table));
     if (walk->keys)
-        TRP_TRY(engine_index_finish(walk->admin->engine));
+        TRP_TRY(engine_index_finish(engine));
     if (walk->order == TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER)
         walk->order = sampler_orders[table->facts->options->sampler.kind];
     size_t end = walk->keys ? walk->key_count : engine_table_slots(table);
@@ -178,8 +178,11 @@ static trp_status walk_run(struct items_walk *walk)
         TRP_TRY(admin_enter(walk->admin, walk_slice, walk));
         if (walk->done || walk->seen_count / 2 >= walk->seen_max)
             seen_sort(walk);
-        if (walk->done)
+        if (walk->done) {
+            free(walk->keys);
+            walk->keys = NULL;
             return TRP_OK;
+        }
         if (trp_call_cancelled())
             return trp_fail(TRP_CANCELLED, "nobody waits for the items any more");
     }
@@ -222,13 +225,13 @@ static Troupe__ReplayItem *item_copy(const struct engine_table *table, const str
     return out;
 }
 
-static trp_status items_collect(void *arg)
+static trp_status items_collect(void *arg, struct engine *engine)
 {
     struct items_work *work = arg;
     const struct items_walk *walk = &work->walk;
     Troupe__ReplayItemsResponse *out = work->reply;
     struct engine_table *table;
-    TRP_TRY(admin_table(walk->admin, walk->table, &table));
+    TRP_TRY(admin_table(engine, walk->table, &table));
     out->items = xcalloc(walk->seen_count + 1, sizeof *out->items);
     for (uint32_t i = work->offset; i < walk->seen_count; i++) {
         const struct item *item = seen_item(table, &walk->seen[i]);
@@ -331,12 +334,17 @@ static struct fetch_plan *plan_take(struct admin *admin, const Troupe__ReplayFet
     return plan;
 }
 
-/* Leaves it for the next request; the one left longest ago makes room. */
+/* Leaves it for the next request, if there is one and it is not too long to be remembered; the one
+ * left longest ago makes room. */
 static void plan_leave(struct admin *admin, const Troupe__ReplayFetchRequest *request,
                        struct fetch_plan *plan)
 {
     buffer_cleanup(&plan->key);
     plan->key = plan_key(request, plan->walk.after, &plan->rest);
+    if (plan->next == plan->walk.seen_count || plan->key.size > REPLAY_FETCH_KEY_BYTES_MAX) {
+        plan_destroy(plan);
+        return;
+    }
     mutex_lock(&admin->mutex);
     struct fetch_plan **place = &admin->plans[admin->plan_next];
     for (size_t i = 0; i < REPLAY_FETCH_PLANS && *place; i++)
@@ -569,13 +577,13 @@ static void fetch_gone(struct fetch_work *work)
     work->reply->gone = true;
 }
 
-static trp_status fetch_collect(void *arg)
+static trp_status fetch_collect(void *arg, struct engine *engine)
 {
     struct fetch_work *work = arg;
     struct fetch_plan *plan = work->plan;
     uint64_t rest = plan->rest.sequence; /* of this item; 0: there is none */
     struct engine_table *table;
-    TRP_TRY(admin_table(work->call->admin, work->request->table, &table));
+    TRP_TRY(admin_table(engine, work->request->table, &table));
     const struct seen *next =
         plan->next < plan->walk.seen_count ? &plan->walk.seen[plan->next] : NULL;
     const struct item *item = next ? seen_item(table, next) : NULL;
@@ -617,9 +625,6 @@ trp_status admin_fetch(struct admin_call *call)
         return status;
     }
     fetch_answer(&work);
-    if (work.plan->next < work.plan->walk.seen_count)
-        plan_leave(call->admin, work.request, work.plan);
-    else
-        plan_destroy(work.plan);
+    plan_leave(call->admin, work.request, work.plan);
     return TRP_OK;
 }

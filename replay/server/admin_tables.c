@@ -38,13 +38,13 @@ static trp_status change_allowed(const struct table_change *change)
     return admin->service->broken == TRP_OK ? TRP_OK : service_fail(admin->service);
 }
 
-static trp_status change_entered(void *arg)
+static trp_status change_entered(void *arg, struct engine *engine)
 {
     struct table_change *change = arg;
     TRP_TRY(change_allowed(change));
-    engine_set_time(change->admin->engine, clock_wall_ns());
+    engine_set_time(engine, clock_wall_ns());
     TRP_TRY(change->apply(change));
-    return change->dry_run || change->waits > 0 ? TRP_OK : engine_commit(change->admin->engine);
+    return change->dry_run || change->waits > 0 ? TRP_OK : engine_commit(engine);
 }
 
 static trp_status change_run(struct table_change *change,
@@ -87,7 +87,7 @@ static trp_status drop_apply(struct table_change *change)
     const Troupe__ReplayDropTableRequest *request = change->request;
     struct engine *engine = change->admin->engine;
     struct engine_table *table;
-    TRP_TRY(admin_table(change->admin, request->table, &table));
+    TRP_TRY(admin_table(engine, request->table, &table));
     TRP_TRY(engine_table_droppable(engine, table));
     TRP_TRY(engine_index_finish(engine));
     int64_t size = table->facts->size;
@@ -138,7 +138,7 @@ static trp_status alter_prepare(struct table_change *change, struct engine_table
     const Troupe__ReplayAlterTableRequest *request = change->request;
     struct engine *engine = change->admin->engine;
     trp_table_options *options;
-    TRP_TRY(admin_table(change->admin, change->options->name, table));
+    TRP_TRY(admin_table(engine, change->options->name, table));
     TRP_TRY(table_options_change((*table)->facts->options, request->options, true, &options));
     if (request->has_signature)
         signature_set(options, request->signature);
@@ -175,7 +175,7 @@ static trp_status shrink_apply(struct table_change *change)
     struct engine *engine = change->admin->engine;
     struct engine_table *table;
     change->more = false;
-    if (admin_table(change->admin, change->options->name, &table) != TRP_OK)
+    if (admin_table(engine, change->options->name, &table) != TRP_OK)
         return TRP_OK; /* it was dropped meanwhile */
     engine_clear_step(engine, CLEAR_STEP_ITEMS);
     change->more = table->clearing;

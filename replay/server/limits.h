@@ -16,8 +16,10 @@ enum {
     REPLAY_FETCH_BYTES = 4 << 20,
     REPLAY_FETCH_BYTES_MAX = 16 << 20,
     /* admin_items.c: dumps that go on at a time without walking the table again for each
-     * page: REPLAY_REACH_MAX x 24 bytes each. */
+     * page: REPLAY_REACH_MAX x 24 bytes each; of one whose request is longer, a filter of 100 000
+     * keys and more, each page does. */
     REPLAY_FETCH_PLANS = 4,
+    REPLAY_FETCH_KEY_BYTES_MAX = 1 << 20,
     REPLAY_WAITERS_MAX = 100,    /* admin.c */
     REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
     SHRINK_WAITS_MAX = 30,       /* admin_tables.c: commits that find no room, of a second each */

@@ -388,9 +388,10 @@ static void a_checkpoint_may_come_before_all_items_are_in_memory(void **state)
     deepmind__reverb__checkpoint_response__free_unpacked(response, NULL);
 }
 
-static void enter_at_once(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
+static trp_status enter_at_once(void *owner, trp_status (*work)(void *arg, struct engine *engine),
+                                void *arg)
 {
-    work(arg, owner);
+    return owner ? work(arg, owner) : trp_fail(TRP_UNAVAILABLE, "the server has stopped");
 }
 
 /* Is it not the last time that it is asked? */
@@ -416,8 +417,8 @@ static void who_needs_all_items_in_memory_may_give_up(void **state)
     assert_int_equal(engine_load(&door, a_few_times, &many), TRP_OK);
     assert_true(engine_ready(engine));
     engine_destroy(engine);
-    door.owner = NULL; /* the server has stopped: who asks finds out from it */
-    assert_int_equal(engine_load(&door, a_few_times, &many), TRP_OK);
+    door.owner = NULL;
+    assert_int_equal(engine_load(&door, a_few_times, &many), TRP_UNAVAILABLE);
 }
 
 static void a_chunk_found_damaged_early_costs_its_item_once_all_are_in_memory(void **state)

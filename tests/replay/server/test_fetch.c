@@ -2,6 +2,7 @@
 #include "tests/replay/replay_fixture.h"
 
 #include <troupe/item.h>
+#include "tests/heap.h"
 #include "replay/server/limits.h"
 #include "replay.pb-c.h"
 
@@ -220,6 +221,48 @@ static void a_chunk_in_parts_is_read_once(void **state)
     assert_int_equal(chunks_read, PART_CHUNKS);
 }
 
+/* A few pages of one item each, of more; the bytes that the server keeps for the next. */
+static size_t kept_after_pages(const struct replay *replay, Troupe__ReplayFilter *filter)
+{
+    enum { PAGES = 3 };
+    Troupe__ReplayFetchRequest request = TROUPE__REPLAY_FETCH_REQUEST__INIT;
+    request.table = "t";
+    request.filter = filter;
+    request.max_items = 1;
+    size_t before = heap_bytes();
+    for (uint64_t page = 1; page <= PAGES; ++page) {
+        Troupe__ReplayFetchResponse *reply = fetch_call(replay, &request);
+        struct sampled got[1];
+        trp_message *message = trp_message_create(reply->samples.len);
+        memcpy(trp_message_data(message), reply->samples.data, reply->samples.len);
+        assert_int_equal(read_samples(message, got, 1), 1);
+        assert_int_equal(got[0].key, page);
+        assert_true(reply->more);
+        request.after = reply->last;
+        troupe__replay_fetch_response__free_unpacked(reply, NULL);
+    }
+    size_t after = heap_bytes();
+    return after > before ? after - before : 0;
+}
+
+static void a_fetch_of_many_keys_goes_on_and_little_of_it_is_kept(void **state)
+{
+    enum { KEYS = 900000, ITEMS = 6, KEPT_MAX = 3 << 20 };
+    struct replay *replay = *state;
+    Troupe__ReplayFilter filter = TROUPE__REPLAY_FILTER__INIT;
+    OPEN("name=t");
+    insert_items(replay, "t", 1, ITEMS);
+    filter.n_keys = KEYS;
+    filter.keys = xmalloc(KEYS * sizeof *filter.keys);
+    for (uint64_t i = 0; i < KEYS; ++i)
+        filter.keys[i] = i % ITEMS + 1; /* a byte of the request, eight of the list */
+    assert_true(kept_after_pages(replay, &filter) < KEPT_MAX);
+    for (uint64_t i = ITEMS; i < KEYS; ++i)
+        filter.keys[i] = UINT64_MAX - i; /* ten bytes of the request */
+    assert_true(kept_after_pages(replay, &filter) < KEPT_MAX);
+    free(filter.keys);
+}
+
 static void the_rest_of_an_item_that_has_gone_is_told(void **state)
 {
     struct replay *replay = *state;
@@ -253,6 +296,7 @@ int main(void)
         TEST(fetches_go_on_beside_each_other),
         TEST(a_large_item_comes_in_parts),
         TEST(a_chunk_in_parts_is_read_once),
+        TEST(a_fetch_of_many_keys_goes_on_and_little_of_it_is_kept),
         TEST(the_rest_of_an_item_that_has_gone_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,14 +5,14 @@
  * be, the stream is not read until one of its items went in: flow control holds the writer back.
  * An item that the table has, or had of late, or that is in the lane, is not queued again: a writer
  * that lost its connection sends it a second time, perhaps long before this server knows.
- * Items and chunks that no table has lie in memory, up to a bound over all streams. From half of it
- * on a stream is not read while any of its items waits; beyond it orphans are dropped first, then a
- * stream with items that wait is ended so that it comes again (UNAVAILABLE), and one that only
- * keeps chunks is refused (RESOURCE_EXHAUSTED). Confirmations are a ring in the order of the items;
- * those that are done at its front are sent at the end of the group, in one message. Queued items
- * of a stream that ended are inserted all the same, up to INSERT_ORPHANS_MAX a table. Guarantee:
- * exactly one confirmation per item, after it is durable. An error ends its stream only, and the
- * items inserted before it are confirmed first. */
+ * Items and chunks that no table has, and confirmations behind an item that waits, lie in memory,
+ * up to a bound over all streams. From half of it on a stream is not read while any of its items
+ * waits; beyond it orphans are dropped first, then a stream with items that wait is ended so that
+ * it comes again (UNAVAILABLE), and one that only keeps chunks is refused (RESOURCE_EXHAUSTED).
+ * Confirmations are a ring in the order of the items; those that are done at its front are sent at
+ * the end of the group, in one message. Queued items of a stream that ended are inserted all the
+ * same, up to INSERT_ORPHANS_MAX a table. Guarantee: exactly one confirmation per item, after it is
+ * durable. An error ends its stream only, and the items inserted before it are confirmed first. */
 #include "service.h"
 
 #include <inttypes.h>
@@ -39,7 +39,7 @@ struct insert_stream {
     struct trajectory_builder builder;
     struct shm_segment *segment; /* NULL: its writer has none */
     uint32_t table_index;        /* of its last item */
-    uint64_t kept_counted;       /* memory of keep and builder, as service->held_bytes has it */
+    uint64_t kept_counted;       /* see kept_count() */
 
     struct confirm *ring; /* capacity is a power of two */
     uint32_t ring_capacity;
@@ -77,11 +77,30 @@ static void stream_fail(struct insert_stream *stream, trp_status status)
     stream->text = xstrdup(trp_last_error());
 }
 
+/* Of the stream service->held_bytes has, besides items that wait, keep, builder, and the ring,
+ * which is gone at the end of the group if it does not wait for one of those. */
+static void kept_count(struct insert_stream *stream)
+{
+    uint64_t memory = keep_set_memory(&stream->keep) + trajectory_builder_memory(&stream->builder);
+    if (stream->pending > 0)
+        memory += stream->ring_capacity * sizeof *stream->ring;
+    stream->service->held_bytes += memory - stream->kept_counted;
+    stream->kept_counted = memory;
+}
+
 /* ---- confirmations ----------------------------------------------------------------------- */
 
 static struct confirm *ring_at(struct insert_stream *stream, uint64_t number)
 {
     return &stream->ring[number & (stream->ring_capacity - 1)];
+}
+
+static void ring_free(struct insert_stream *stream)
+{
+    free(stream->ring);
+    stream->ring = NULL;
+    stream->ring_capacity = 0;
+    stream->first = stream->end;
 }
 
 static uint64_t ring_push(struct insert_stream *stream, uint64_t key, bool done)
@@ -117,11 +136,8 @@ static void stream_confirm(struct insert_stream *stream)
     keys->count = 0;
     for (; stream->first < stream->end && ring_at(stream, stream->first)->done; ++stream->first)
         wire_push_key(keys, ring_at(stream, stream->first)->key);
-    if (stream->first == stream->end && stream->ring_capacity > INSERT_RING_KEPT_MAX) {
-        free(stream->ring);
-        stream->ring = NULL;
-        stream->ring_capacity = 0;
-    }
+    if (stream->first == stream->end && stream->ring_capacity > INSERT_RING_KEPT_MAX)
+        ring_free(stream);
     if (keys->count == 0)
         return;
     if (wire_insert_response_encode(keys, &message) == TRP_OK)
@@ -132,6 +148,14 @@ static void stream_confirm(struct insert_stream *stream)
         stream_read(stream);
 }
 
+/* Nothing is confirmed any more, whatever becomes of the items that wait. */
+static void stream_finish(struct insert_stream *stream, trp_status status, const char *text)
+{
+    stream->finished = true;
+    trp_server_call_finish(stream->call, status, text);
+    ring_free(stream);
+}
+
 static void stream_answer(struct insert_stream *stream)
 {
     const char *text;
@@ -139,15 +163,13 @@ static void stream_answer(struct insert_stream *stream)
     if (stream->finished)
         return;
     if (lost != TRP_OK && stream->end > stream->first) {
-        stream->finished = true;
-        trp_server_call_finish(stream->call, lost, text);
-        return;
+        stream_finish(stream, lost, text);
+    } else {
+        stream_confirm(stream);
+        if (stream->failed || (stream->half_closed && stream->first == stream->end))
+            stream_finish(stream, stream->status, stream->text);
     }
-    stream_confirm(stream);
-    if (stream->failed || (stream->half_closed && stream->first == stream->end)) {
-        stream->finished = true;
-        trp_server_call_finish(stream->call, stream->status, stream->text);
-    }
+    kept_count(stream);
 }
 
 void insert_streams_answer(struct service *service)
@@ -161,9 +183,6 @@ void insert_streams_answer(struct service *service)
 }
 
 /* ---- the memory of all streams ------------------------------------------------------------ */
-
-/* Of an item that waits, for each stream that waits for it: the ring is at least half full. */
-enum { OWNER_BYTES = sizeof(struct pending_owner) + 2 * sizeof(struct confirm) };
 
 static uint64_t service_held(const struct service *service)
 {
@@ -193,7 +212,7 @@ static void lane_push(struct lane *lane, struct insert_stream *stream, struct it
         lane->service->held_bytes += pending->memory;
     }
     pending_join(queue, pending, stream, ring_push(stream, item->key, false));
-    lane->service->held_bytes += OWNER_BYTES;
+    lane->service->held_bytes += sizeof *pending->owners;
     stream->pending++;
     stream->pending_bytes += pending->bytes;
     stream->over |= queue->count >= lane_bound(lane) ||
@@ -206,7 +225,7 @@ static void stream_waits_less(struct insert_stream *stream, const struct pending
 {
     stream->pending--;
     stream->pending_bytes -= pending->bytes;
-    stream->service->held_bytes -= OWNER_BYTES;
+    stream->service->held_bytes -= sizeof *pending->owners;
 }
 
 static void stream_resume(struct insert_stream *stream, const struct pending_insert *pending)
@@ -226,10 +245,10 @@ static void lane_finish(struct lane *lane, struct pending_insert *pending, trp_s
     if (status != TRP_OK)
         engine_item_destroy(lane->service->engine, pending->item);
     for (const struct pending_owner *owner = pending->owners; owner; owner = owner->next) {
-        if (status == TRP_OK)
-            ring_at(owner->stream, owner->number)->done = true;
-        else
+        if (status != TRP_OK)
             stream_fail(owner->stream, status);
+        else if (!owner->stream->finished)
+            ring_at(owner->stream, owner->number)->done = true;
         stream_resume(owner->stream, pending);
     }
     pending_end(&lane->inserts, pending);
@@ -359,13 +378,6 @@ static trp_status wire_item_insert(struct insert_stream *stream, struct wire_ite
     if (lane->samplers.first)
         lane_move(lane);
     return TRP_OK;
-}
-
-static void kept_count(struct insert_stream *stream)
-{
-    uint64_t memory = keep_set_memory(&stream->keep) + trajectory_builder_memory(&stream->builder);
-    stream->service->held_bytes += memory - stream->kept_counted;
-    stream->kept_counted = memory;
 }
 
 /* About the memory that the stream takes: items that wait may share chunks. */
@@ -552,7 +564,7 @@ static void insert_closed(void *arg, trp_server_call *call)
     stream_leave_lanes(stream, INSERT_ORPHANS_MAX, "more of them wait than a table keeps");
     stream_drop_kept(stream);
     shm_segment_destroy(service, stream->segment);
-    free(stream->ring);
+    ring_free(stream);
     free(stream->text);
     free(stream);
 }

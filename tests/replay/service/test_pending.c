@@ -291,6 +291,68 @@ static void who_waits_beyond_the_memory_is_told_to_come_again(void **state)
     trp_stream_destroy(late);
 }
 
+/* Items `first` to `first + count - 1` of the table `other`; before them one of `t`, unless it is
+ * 0. Returns when they are there. */
+static void send_others(const struct replay *replay, trp_stream *stream, uint64_t waits,
+                        uint64_t first, uint64_t count)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    struct built *built = built_create(0);
+    int64_t before = table_state(replay, "other").size;
+    add_chunk(built, (struct chunk_spec){.key = 1});
+    if (waits)
+        add_simple_item(built, waits, "t", 1, 1);
+    for (uint64_t i = 0; i < count; ++i)
+        add_simple_item(built, first + i, "other", 1, 1);
+    send_built(stream, built);
+    built_destroy(built);
+    while (table_state(replay, "other").size < before + (int64_t)count)
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+}
+
+enum { OTHERS = 20000 }; /* a ring of half of HELD_MAX */
+
+/* With an item of `t` that waits, and one of `other`. */
+static trp_stream *open_with_others(const struct replay *replay, uint64_t key)
+{
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_others(replay, stream, key, key << 20, 1);
+    return stream;
+}
+
+static void more_others(const struct replay *replay, trp_stream *stream, uint64_t key)
+{
+    send_others(replay, stream, 0, (key << 20) + 1, OTHERS);
+}
+
+static void assert_all_confirmed(trp_stream *stream, uint64_t key)
+{
+    static uint64_t keys[2 + OTHERS];
+    keys[0] = key;
+    for (uint64_t i = 0; i <= OTHERS; ++i)
+        keys[1 + i] = (key << 20) + i;
+    assert_confirmed(stream, keys, 2 + OTHERS);
+    trp_stream_destroy(stream);
+}
+
+static void confirmations_behind_an_item_that_waits_count_in_the_memory(void **state)
+{
+    struct replay *replay = *state;
+    replay->rpc.in_flight_bytes = HELD_MAX;
+    OPEN("name=t sampler=fifo limiter=queue(1) max_times_sampled=1", "name=other");
+    insert_items(replay, "t", 1, 1);
+    trp_stream *first = open_with_others(replay, 2), *second = open_with_others(replay, 3);
+    more_others(replay, first, 2);
+    more_others(replay, second, 3);
+    assert_ends(second, TRP_UNAVAILABLE, "come again");
+    take(replay, 1, 1);
+    assert_all_confirmed(first, 2);
+    second = open_with_others(replay, 4); /* all is given back, with the one and the other */
+    more_others(replay, second, 4);
+    take(replay, 2, 1);
+    assert_all_confirmed(second, 4);
+}
+
 static void orphans_that_find_no_room_are_one_line(void **state)
 {
     /* What is refused at the edge may find room a moment later; much larger ones do not. */
@@ -455,6 +517,7 @@ int main(void)
         TEST(streams_that_wait_are_not_read_when_half_of_the_memory_is_taken),
         TEST(orphans_go_when_their_memory_is_needed),
         TEST(who_waits_beyond_the_memory_is_told_to_come_again),
+        TEST(confirmations_behind_an_item_that_waits_count_in_the_memory),
         TEST(orphans_that_find_no_room_are_one_line),
         TEST(small_chunks_count_what_they_take),
         TEST(confirmations_behind_an_item_that_waits_are_bounded),

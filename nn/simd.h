@@ -78,7 +78,7 @@ static void pack_rows(const struct gemm *g, const float *b, size_t depth, size_t
     part rest = part_of((unsigned)(columns - whole));
     for (size_t k = 0; k < depth; k++, b += g->b_k, to += PANEL) {
         for (size_t n = 0; n < whole; n += LANES)
-            store(to + n, load(b + n));
+            store(to + n, load_vec(b + n));
         if (whole < columns)
             store(to + whole, load_part(b + whole, rest));
     }
@@ -208,7 +208,7 @@ static void forward_rows(const struct forward_job *job)
         .columns = job->outputs,
         .depth = job->inputs,
         .start = START_BIAS,
-        .end = end_of(job->activation),
+        .end = gemm_end_of(job->activation),
         .bias = job->bias,
     });
 }
@@ -224,7 +224,7 @@ static void forward_row(const struct forward_job *job)
         .columns = job->outputs,
         .depth = job->inputs,
         .start = START_BIAS,
-        .end = end_of(job->activation),
+        .end = gemm_end_of(job->activation),
     });
 }
 

@@ -177,7 +177,7 @@ static INLINE void activate_row(const enum activation activation, const float *x
 {
     size_t i = 0;
     for (; i + LANES <= columns; i += LANES)
-        store(y + i, activate_vec(activation, load(x + i)));
+        store(y + i, activate_vec(activation, load_vec(x + i)));
     if (i < columns) {
         part lanes = part_of((unsigned)(columns - i));
         store_part(y + i, activate_vec(activation, load_part(x + i, lanes)), lanes);
@@ -271,7 +271,7 @@ static void activation_backward(const struct activation_job *job)
                      out + row * job->out_stride, job->columns, job->accumulate);
 }
 
-static INLINE void add_row(const float *a, const float *b, float *y, size_t columns)
+static INLINE void add_row_vec(const float *a, const float *b, float *y, size_t columns)
 {
     for (size_t i = 0; i < columns; i += LANES) {
         bool last = i + LANES > columns;
@@ -286,7 +286,7 @@ static void simd_add(const struct add_job *job)
     float *y = job->y;
     for (size_t row = 0; row < job->rows; row++, a += job->a_stride, y += job->y_stride)
         if (b)
-            add_row(a, b + row * job->b_stride, y, job->columns);
+            add_row_vec(a, b + row * job->b_stride, y, job->columns);
         else
             activate_row(ACTIVATION_NONE, a, y, job->columns);
 }

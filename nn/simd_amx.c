@@ -111,7 +111,7 @@ static INLINE vec sum_ended(vec sum, vec gate, const enum gemm_end end)
 }
 
 /* Columns of c from one vector on. */
-static INLINE void column_end(const struct gemm *g, const struct tile *t, const float *sums,
+static INLINE void column_end(const struct gemm *g, const struct gemm_tile *t, const float *sums,
                               size_t rows, size_t column, part lanes, const enum gemm_start start,
                               const enum gemm_end end)
 {
@@ -119,7 +119,7 @@ static INLINE void column_end(const struct gemm *g, const struct tile *t, const 
     const float *gate = t->gate ? t->gate + column : NULL;
     vec bias = start == START_BIAS ? load_part(t->bias + column, lanes) : splat(0);
     for (size_t row = 0; row < rows; row++, c += g->c_row, sums += BLOCK) {
-        vec sum = load(sums), kept = splat(0);
+        vec sum = load_vec(sums), kept = splat(0);
         if (start == START_BIAS)
             sum = bias + sum;
         else if (start == START_ADD)
@@ -132,7 +132,7 @@ static INLINE void column_end(const struct gemm *g, const struct tile *t, const 
     }
 }
 
-static INLINE void column_ended(const struct gemm *g, const struct tile *t, const float *sums,
+static INLINE void column_ended(const struct gemm *g, const struct gemm_tile *t, const float *sums,
                                 size_t rows, size_t column, part lanes, const enum gemm_end end)
 {
     if (t->start == START_ZERO)
@@ -143,8 +143,8 @@ static INLINE void column_ended(const struct gemm *g, const struct tile *t, cons
         column_end(g, t, sums, rows, column, lanes, START_ADD, end);
 }
 
-static void end_columns(const struct gemm *g, const struct tile *t, const float *sums, size_t rows,
-                        size_t column, part lanes)
+static void end_columns(const struct gemm *g, const struct gemm_tile *t, const float *sums,
+                        size_t rows, size_t column, part lanes)
 {
     switch (t->end) {
     case END_STORE:
@@ -165,7 +165,7 @@ static void end_columns(const struct gemm *g, const struct tile *t, const float 
 /* ---- panels ------------------------------------------------------------------------------ */
 
 /* Two by two tiles, or fewer at the edges. */
-static void block_run(const struct gemm *g, const struct tile *t, size_t a_row, size_t rows,
+static void block_run(const struct gemm *g, const struct gemm_tile *t, size_t a_row, size_t rows,
                       size_t vec_at, size_t vecs)
 {
     float sums[BLOCK * BLOCK] __attribute__((aligned(64)));
@@ -184,7 +184,8 @@ static void block_run(const struct gemm *g, const struct tile *t, size_t a_row, 
                     v + 1 == vecs ? t->last : part_of(LANES));
 }
 
-static void gemm_rows(const struct gemm *g, struct tile *t, size_t column, size_t k, size_t vecs)
+static void gemm_rows(const struct gemm *g, struct gemm_tile *t, size_t column, size_t k,
+                      size_t vecs)
 {
     float turned[BLOCK * TURNED_ROW] __attribute__((aligned(64)));
     _Static_assert(DEPTH_BLOCK_ACROSS + LANES == TURNED_ROW, "a block of the depth");

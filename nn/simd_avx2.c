@@ -21,7 +21,7 @@ static INLINE part part_of(unsigned lanes)
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-static INLINE vec load(const float *p)
+static INLINE vec load_vec(const float *p)
 {
     return _mm256_loadu_ps(p);
 }

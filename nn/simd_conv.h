@@ -84,7 +84,7 @@ static bool gemm_takes_b(const struct gemm *g)
 static void gemm_strips(const struct gemm *g)
 {
     for (size_t column = 0; column < g->columns; column += PANEL) {
-        struct tile t = {
+        struct gemm_tile t = {
             .b = g->packed ? g->packed + column * g->depth : g->b + column,
             .b_k = g->packed ? PANEL : g->b_k,
             .depth = g->strip,
@@ -163,7 +163,7 @@ static INLINE void copy_strip(float *to, const float *from, size_t count)
 {
     size_t i = 0;
     for (; i + LANES <= count; i += LANES)
-        store(to + i, load(from + i));
+        store(to + i, load_vec(from + i));
     if (i < count) {
         part lanes = part_of((unsigned)(count - i));
         store_part(to + i, load_part(from + i, lanes), lanes);
@@ -269,7 +269,7 @@ static void conv_forward_direct(const struct patches *p, const struct conv_forwa
     struct gemm g = direct_gemm(w, job->w, p->weights);
     g.start = START_BIAS;
     g.bias = job->bias;
-    g.end = end_of(job->activation);
+    g.end = gemm_end_of(job->activation);
     for (size_t row = 0; row < job->rows; row++) {
         const void *image = image_at(job->x, job->bytes, row * job->x_stride);
         float *y = (float *)job->y + row * job->y_stride;
@@ -294,7 +294,7 @@ static void conv_forward_patches(const struct patches *p, const struct conv_forw
         .columns = filters,
         .depth = p->patch,
         .start = START_BIAS,
-        .end = end_of(job->activation),
+        .end = gemm_end_of(job->activation),
         .bias = job->bias,
         .pack = p->pack,
     };
@@ -415,7 +415,7 @@ static void patch_to(const struct patches *p, const float *from, size_t pixel, f
     const struct window *w = p->window;
     for (size_t ky = 0; ky < w->kernel_height; ky++) {
         struct strip s = strip_of(w, pixel / p->width, pixel % p->width, ky);
-        add_row(image + s.at, from + s.before, image + s.at, s.inside);
+        add_row_vec(image + s.at, from + s.before, image + s.at, s.inside);
         from += s.before + s.inside + s.after;
     }
 }
@@ -510,17 +510,17 @@ static void simd_conv_backward(const struct conv_backward_job *job)
 /* ---- pools ------------------------------------------------------------------------------- */
 
 /* The positions of a window over (oy, ox) that lie inside of the image. */
-struct seen {
+struct conv_seen {
     size_t y_from, y_to, x_from, x_to; /* of the window */
     const struct window *window;
     size_t top, left; /* of the window in the padded image */
 };
 
-static struct seen seen_from(const struct window *w, size_t oy, size_t ox)
+static struct conv_seen seen_from(const struct window *w, size_t oy, size_t ox)
 {
     size_t top = oy * w->stride_height, left = ox * w->stride_width;
     size_t y_end = w->height + w->pad_height, x_end = w->width + w->pad_width;
-    return (struct seen){
+    return (struct conv_seen){
         .y_from = top < w->pad_height ? w->pad_height - top : 0,
         .y_to = top + w->kernel_height < y_end ? w->kernel_height : y_end - top,
         .x_from = left < w->pad_width ? w->pad_width - left : 0,
@@ -531,14 +531,14 @@ static struct seen seen_from(const struct window *w, size_t oy, size_t ox)
     };
 }
 
-static size_t seen_at(const struct seen *s, size_t ky, size_t kx)
+static size_t seen_at(const struct conv_seen *s, size_t ky, size_t kx)
 {
     const struct window *w = s->window;
     return ((s->top + ky - w->pad_height) * w->width + s->left + kx - w->pad_width) * w->channels;
 }
 
 /* LANES channels of one place; `index` gets their winners. */
-static INLINE vec pool_max(const struct seen *s, const float *x, bool last, part lanes,
+static INLINE vec pool_max(const struct conv_seen *s, const float *x, bool last, part lanes,
                            uint8_t *index, size_t channels)
 {
     vec best = splat(-INFINITY), winner = splat(0);
@@ -558,7 +558,7 @@ static INLINE vec pool_max(const struct seen *s, const float *x, bool last, part
     return best;
 }
 
-static INLINE vec pool_mean(const struct seen *s, const float *x, bool last, part lanes)
+static INLINE vec pool_mean(const struct conv_seen *s, const float *x, bool last, part lanes)
 {
     vec sum = splat(0);
     for (size_t ky = s->y_from; ky < s->y_to; ky++)
@@ -567,8 +567,8 @@ static INLINE vec pool_mean(const struct seen *s, const float *x, bool last, par
     return sum / splat((float)(s->window->kernel_height * s->window->kernel_width));
 }
 
-static void pool_forward_place(const struct pool_job *job, const struct seen *s, const float *x,
-                               float *y, uint8_t *index)
+static void pool_forward_place(const struct pool_job *job, const struct conv_seen *s,
+                               const float *x, float *y, uint8_t *index)
 {
     size_t channels = s->window->channels;
     for (size_t c = 0; c < channels; c += LANES) {
@@ -587,14 +587,14 @@ static void simd_pool_forward(const struct pool_job *job)
     size_t height = window_out_height(w), width = window_out_width(w), channels = w->channels;
     for (size_t i = 0; i < job->rows * height * width; i++) {
         size_t row = i / (height * width), pixel = i % (height * width);
-        struct seen s = seen_from(w, pixel / width, pixel % width);
+        struct conv_seen s = seen_from(w, pixel / width, pixel % width);
         pool_forward_place(job, &s, (const float *)job->in + row * job->in_stride,
                            (float *)job->out + row * job->out_stride + pixel * channels,
                            job->index ? job->index + i * channels : NULL);
     }
 }
 
-static void pool_max_backward(const struct seen *s, const float *dy, const uint8_t *index,
+static void pool_max_backward(const struct conv_seen *s, const float *dy, const uint8_t *index,
                               float *dx)
 {
     size_t width = s->window->kernel_width;
@@ -602,7 +602,7 @@ static void pool_max_backward(const struct seen *s, const float *dy, const uint8
         dx[seen_at(s, index[c] / width, index[c] % width) + c] += dy[c];
 }
 
-static void pool_mean_backward(const struct seen *s, const float *dy, float *dx)
+static void pool_mean_backward(const struct conv_seen *s, const float *dy, float *dx)
 {
     size_t channels = s->window->channels;
     float scale = 1 / (float)(s->window->kernel_height * s->window->kernel_width);
@@ -620,7 +620,7 @@ static void simd_pool_backward(const struct pool_job *job)
         size_t row = i / (height * width), pixel = i % (height * width);
         const float *dy = (const float *)job->in + row * job->in_stride + pixel * channels;
         float *dx = (float *)job->out + row * job->out_stride;
-        struct seen s = seen_from(w, pixel / width, pixel % width);
+        struct conv_seen s = seen_from(w, pixel / width, pixel % width);
         if (pixel == 0 && !job->accumulate)
             memset(dx, 0, image_size(w) * sizeof *dx);
         if (job->kind == POOL_MAX)

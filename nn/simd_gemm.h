@@ -16,7 +16,7 @@ enum {
 enum gemm_start { START_ZERO, START_BIAS, START_ADD };
 enum gemm_end { END_STORE, END_RELU, END_GATE_RELU, END_GATE_TANH };
 
-static inline enum gemm_end end_of(enum activation activation)
+static inline enum gemm_end gemm_end_of(enum activation activation)
 {
     return activation == ACTIVATION_RELU ? END_RELU : END_STORE;
 }
@@ -69,7 +69,7 @@ static inline struct gemm gemm_of_input(const struct backward_job *job)
 }
 
 /* One tile: its corners, its part of the depth and the lanes of its last vector. */
-struct tile {
+struct gemm_tile {
     const float *a, *b, *bias, *gate;
     float *c;
     size_t b_k, depth, strips; /* strips of `depth` each */
@@ -95,7 +95,7 @@ static bool b_in_place(const struct gemm *g, size_t columns);
 static void b_pack(const struct gemm *g, size_t k, size_t depth, size_t column, size_t columns,
                    float *to);
 
-static void tile_place_b(const struct gemm *g, struct tile *t, size_t k, size_t column,
+static void tile_place_b(const struct gemm *g, struct gemm_tile *t, size_t k, size_t column,
                          size_t columns)
 {
     t->b_k = PANEL;
@@ -127,12 +127,13 @@ static void gemm_pack(struct gemm *g, float *to)
 }
 
 /* All rows of one panel over one block of the depth, tile by tile. */
-static void gemm_rows(const struct gemm *g, struct tile *t, size_t column, size_t k, size_t vecs);
+static void gemm_rows(const struct gemm *g, struct gemm_tile *t, size_t column, size_t k,
+                      size_t vecs);
 
 /* One panel of c over one block of the depth. */
 static void gemm_block(const struct gemm *g, size_t column, size_t k, size_t depth)
 {
-    struct tile t = {
+    struct gemm_tile t = {
         .depth = depth,
         .strips = 1,
         .bias = g->bias ? g->bias + column : NULL,

@@ -20,7 +20,7 @@ static INLINE part part_of(unsigned lanes)
     return lanes;
 }
 
-static INLINE vec load(const float *p)
+static INLINE vec load_vec(const float *p)
 {
     vec v;
     memcpy(&v, p, sizeof v);
@@ -30,7 +30,7 @@ static INLINE vec load(const float *p)
 static INLINE vec load_part(const float *p, part lanes)
 {
     if (lanes == LANES)
-        return load(p);
+        return load_vec(p);
     vec v = {0};
     for (unsigned i = 0; i < lanes; i++)
         v[i] = p[i];
@@ -62,7 +62,7 @@ static INLINE vec fma_vec(vec a, vec b, vec c)
     return a * b + c;
 }
 
-static INLINE vec choose(mask which, vec a, vec b)
+static INLINE vec choose_vec(mask which, vec a, vec b)
 {
     return (vec)(((mask)a & which) | ((mask)b & ~which));
 }
@@ -70,12 +70,12 @@ static INLINE vec choose(mask which, vec a, vec b)
 /* The second operand when either is a NaN. */
 static INLINE vec max_vec(vec a, vec b)
 {
-    return choose(a > b, a, b);
+    return choose_vec(a > b, a, b);
 }
 
 static INLINE vec min_vec(vec a, vec b)
 {
-    return choose(a < b, a, b);
+    return choose_vec(a < b, a, b);
 }
 
 static INLINE vec sqrt_vec(vec v)
@@ -93,7 +93,7 @@ static INLINE vec scale_vec(vec v, vec n)
 /* Lane by lane `yes` where a > b or a is a NaN, else `no`. */
 static INLINE vec choose_above(vec a, vec b, vec yes, vec no)
 {
-    return choose((a > b) | (a != a), yes, no);
+    return choose_vec((a > b) | (a != a), yes, no);
 }
 
 /* Lane i is the sum of v[i]. */

@@ -7,7 +7,7 @@ static INLINE part lanes_at(size_t columns, size_t i, bool *last)
     return part_of(*last ? (unsigned)(columns - i) : LANES);
 }
 
-static INLINE float sum_lanes(vec v)
+static INLINE float sum_vec(vec v)
 {
     float lanes[LANES], sum = 0;
     store(lanes, v);
@@ -25,7 +25,7 @@ static INLINE vec load_less(const float *x, float minus, bool last, part lanes)
         return v;
     store(spread, splat(0));
     store_part(spread, v, lanes);
-    return load(spread);
+    return load_vec(spread);
 }
 
 static void norm_statistics(const float *x, size_t columns, double epsilon, float *kept)
@@ -36,13 +36,13 @@ static void norm_statistics(const float *x, size_t columns, double epsilon, floa
         part lanes = lanes_at(columns, i, &last);
         sum = sum + load_at(x + i, last, lanes);
     }
-    kept[0] = sum_lanes(sum) / (float)columns;
+    kept[0] = sum_vec(sum) / (float)columns;
     for (size_t i = 0; i < columns; i += LANES) {
         part lanes = lanes_at(columns, i, &last);
         vec away = load_less(x + i, kept[0], last, lanes);
         squares = fma_vec(away, away, squares);
     }
-    kept[1] = 1 / sqrtf(sum_lanes(squares) / (float)columns + (float)epsilon);
+    kept[1] = 1 / sqrtf(sum_vec(squares) / (float)columns + (float)epsilon);
 }
 
 static void simd_norm_forward(const struct norm_forward_job *job)
@@ -109,8 +109,8 @@ static void norm_backward_row(const struct norm_backward_job *job, const float *
         product =
             fma_vec(g, (load_at(x + i, last, lanes) - splat(kept[0])) * splat(kept[1]), product);
     }
-    vec mean = splat(sum_lanes(sum) / (float)job->columns);
-    vec mean_product = splat(sum_lanes(product) / (float)job->columns);
+    vec mean = splat(sum_vec(sum) / (float)job->columns);
+    vec mean_product = splat(sum_vec(product) / (float)job->columns);
     for (size_t i = 0; i < job->columns; i += LANES) {
         part lanes = lanes_at(job->columns, i, &last);
         vec n = (load_at(x + i, last, lanes) - splat(kept[0])) * splat(kept[1]);

@@ -38,7 +38,7 @@ static void round_row(uint16_t *to, const float *from, size_t count)
 {
     size_t i = 0;
     for (; i + 32 <= count; i += 32)
-        _mm512_storeu_si512(to + i, rounded(load(from + i), load(from + i + LANES)));
+        _mm512_storeu_si512(to + i, rounded(load_vec(from + i), load_vec(from + i + LANES)));
     if (i == count)
         return;
     unsigned left = (unsigned)(count - i), low = left < LANES ? left : LANES;
@@ -144,7 +144,7 @@ static void pack_turned(const float *b, size_t b_n, size_t depth, size_t columns
             for (size_t step = 0; step < steps; step += 4) {
                 transpose_4(pairs + step, LANES, turned, LANES);
                 for (size_t i = 0; i < 4 && step + i < steps; i++)
-                    store(to + (k / 2 + step + i) * PANEL + n, load(turned + i * LANES));
+                    store(to + (k / 2 + step + i) * PANEL + n, load_vec(turned + i * LANES));
             }
         }
     }
@@ -268,7 +268,7 @@ static void forward_rows(const struct forward_job *job)
         .c_row = job->y_stride,
         .columns = job->outputs,
         .start = START_BIAS,
-        .end = end_of(job->activation),
+        .end = gemm_end_of(job->activation),
         .bias = job->bias,
     };
     gemm_depth(&g, job->inputs);
@@ -372,7 +372,7 @@ struct patches {
     float *sums;  /* gradients of a padded image */
 };
 
-static size_t block_of(const struct window *w)
+static size_t window_block(const struct window *w)
 {
     size_t fit = PATCH_FLOATS / window_patch(w) / LANES * LANES;
     return fit < PATCHES_MIN ? PATCHES_MIN : fit < PATCHES_MAX ? fit : PATCHES_MAX;
@@ -383,10 +383,10 @@ static size_t padded_image_size(const struct window *w)
     return (size_t)(w->height + 2 * w->pad_height) * (w->width + 2 * w->pad_width) * w->channels;
 }
 
-static size_t group_of(const struct window *w)
+static size_t window_group(const struct window *w)
 {
     size_t pixels = (size_t)window_out_height(w) * window_out_width(w);
-    size_t fit = 2 * block_of(w) / pixels;
+    size_t fit = 2 * window_block(w) / pixels;
     return fit < 1 ? 1 : fit < IMAGES_MAX ? fit : IMAGES_MAX;
 }
 
@@ -399,21 +399,21 @@ static size_t conv_packed(const struct window *w)
 
 static size_t images_floats(const struct window *w)
 {
-    return (group_of(w) * padded_image_size(w) + SLACK + 2) / 2;
+    return (window_group(w) * padded_image_size(w) + SLACK + 2) / 2;
 }
 
 /* Patches in rows of pairs, pairs of patches, or rows of pairs of dy. */
 static size_t a_floats(const struct window *w)
 {
     size_t patch = window_patch(w);
-    return block_of(w) * larger(larger(2 * pairs_stride((patch + 1) / 2), pairs_stride(patch)),
-                                pairs_stride((w->filters + (size_t)1) / 2));
+    return window_block(w) * larger(larger(2 * pairs_stride((patch + 1) / 2), pairs_stride(patch)),
+                                    pairs_stride((w->filters + (size_t)1) / 2));
 }
 
 static size_t patches_scratch(const struct window *w)
 {
     return PANEL * DEPTH_BLOCK + conv_packed(w) + images_floats(w) + a_floats(w) +
-           block_of(w) * window_patch(w) + padded_image_size(w) + LANES;
+           window_block(w) * window_patch(w) + padded_image_size(w) + LANES;
 }
 
 /* Turned weights lie in front of the scratch of what they are for. */
@@ -433,8 +433,8 @@ static struct patches patches_of(const struct window *w, float *scratch)
         .patch = window_patch(w),
         .row = (size_t)(w->width + 2 * w->pad_width) * w->channels,
         .image = padded_image_size(w),
-        .block = block_of(w),
-        .group = group_of(w),
+        .block = window_block(w),
+        .group = window_group(w),
         .pack = scratch,
         .packed = scratch + PANEL * DEPTH_BLOCK,
     };
@@ -477,24 +477,24 @@ static void round_images(const struct patches *p, const void *x, size_t stride, 
 }
 
 /* Goes from the patch of one pixel of the group to that of the next. */
-struct walk {
+struct pairs_walk {
     const struct patches *patches;
     const uint16_t *image, *row; /* of the patch */
     size_t x, y;                 /* of the pixel */
 };
 
-static struct walk walk_from(const struct patches *p, size_t pixel)
+static struct pairs_walk walk_from(const struct patches *p, size_t pixel)
 {
-    struct walk walk = {.patches = p,
-                        .image = p->images + pixel / p->pixels * p->image,
-                        .x = pixel % p->pixels % p->width,
-                        .y = pixel % p->pixels / p->width};
+    struct pairs_walk walk = {.patches = p,
+                              .image = p->images + pixel / p->pixels * p->image,
+                              .x = pixel % p->pixels % p->width,
+                              .y = pixel % p->pixels / p->width};
     walk.row = walk.image + walk.y * p->window->stride_height * p->row;
     return walk;
 }
 
 /* Where the patch begins. */
-static const uint16_t *walk_on(struct walk *walk)
+static const uint16_t *walk_on(struct pairs_walk *walk)
 {
     const struct patches *p = walk->patches;
     const struct window *w = p->window;
@@ -515,7 +515,7 @@ static size_t patches_in_rows(const struct patches *p, size_t first, size_t coun
 {
     size_t stride = pairs_stride((p->patch + 1) / 2);
     size_t strip = (size_t)p->window->kernel_width * p->window->channels;
-    struct walk walk = walk_from(p, first);
+    struct pairs_walk walk = walk_from(p, first);
     for (size_t i = 0; i < count; i++) {
         const uint16_t *from = walk_on(&walk);
         uint16_t *to = (uint16_t *)(p->a + i * stride);
@@ -555,7 +555,7 @@ static void pair_patches(const struct patches *p, const uint16_t *first, const u
 static size_t patches_in_pairs(const struct patches *p, size_t first, size_t count)
 {
     size_t stride = pairs_stride(p->patch);
-    struct walk walk = walk_from(p, first);
+    struct pairs_walk walk = walk_from(p, first);
     for (size_t i = 0; i < count; i += 2) {
         const uint16_t *patch = walk_on(&walk), *next = i + 1 < count ? walk_on(&walk) : NULL;
         pair_patches(p, patch, next, p->a + i / 2 * stride);
@@ -609,7 +609,7 @@ static void bf16_conv_forward(const struct conv_forward_job *job)
     size_t filters = job->window.filters;
     g.start = START_BIAS;
     g.bias = job->bias;
-    g.end = end_of(job->activation);
+    g.end = gemm_end_of(job->activation);
     for (size_t row = 0, images; row < job->rows; row += images) {
         images = images_together(&p, job->rows, row, job->y_stride);
         float *y = (float *)job->y + row * job->y_stride;

@@ -3,7 +3,7 @@
 
 static INLINE vec load_at(const float *p, bool last, part lanes)
 {
-    return last ? load_part(p, lanes) : load(p);
+    return last ? load_part(p, lanes) : load_vec(p);
 }
 
 static INLINE void store_at(float *p, vec v, bool last, part lanes)
@@ -20,7 +20,7 @@ static INLINE void tile_sum(vec sum[TILE_ROWS_MAX][PANEL_VECS], const float *a, 
 {
     for (size_t k = 0; k < depth; k++, a += a_k, b += b_k) {
         vec bs[PANEL_VECS];
-        UNROLL for (unsigned v = 0; v < vecs; v++) bs[v] = load(b + v * LANES);
+        UNROLL for (unsigned v = 0; v < vecs; v++) bs[v] = load_vec(b + v * LANES);
         UNROLL for (unsigned r = 0; r < rows; r++)
         {
             vec as = splat(a[r * a_row]);
@@ -29,7 +29,7 @@ static INLINE void tile_sum(vec sum[TILE_ROWS_MAX][PANEL_VECS], const float *a, 
     }
 }
 
-static INLINE void tile_start(const struct gemm *g, const struct tile *t,
+static INLINE void tile_start(const struct gemm *g, const struct gemm_tile *t,
                               vec sum[TILE_ROWS_MAX][PANEL_VECS], const unsigned rows,
                               const unsigned vecs)
 {
@@ -54,7 +54,7 @@ static INLINE void tile_start(const struct gemm *g, const struct tile *t,
     }
 }
 
-static INLINE void tile_store(const struct gemm *g, const struct tile *t,
+static INLINE void tile_store(const struct gemm *g, const struct gemm_tile *t,
                               vec sum[TILE_ROWS_MAX][PANEL_VECS], const enum gemm_end end,
                               const unsigned rows, const unsigned vecs)
 {
@@ -82,7 +82,7 @@ static INLINE void tile_store(const struct gemm *g, const struct tile *t,
 }
 
 /* `rows` and `vecs` are constants; the branches are outside of the unrolled loops. */
-static INLINE void tile_run(const struct gemm *g, const struct tile *t, const unsigned rows,
+static INLINE void tile_run(const struct gemm *g, const struct gemm_tile *t, const unsigned rows,
                             const unsigned vecs)
 {
     vec sum[TILE_ROWS_MAX][PANEL_VECS];
@@ -114,10 +114,10 @@ static INLINE void tile_run(const struct gemm *g, const struct tile *t, const un
     }
 }
 
-typedef void tile_function(const struct gemm *, const struct tile *);
+typedef void tile_function(const struct gemm *, const struct gemm_tile *);
 
 #define TILE(rows, vecs)                                                                           \
-    static void tile_##rows##x##vecs(const struct gemm *g, const struct tile *t)                   \
+    static void tile_##rows##x##vecs(const struct gemm *g, const struct gemm_tile *t)              \
     {                                                                                              \
         tile_run(g, t, rows, vecs);                                                                \
     }
@@ -133,7 +133,8 @@ static tile_function *const tiles[PANEL_VECS][TILE_ROWS_MAX] = {TILES(TILE)};
 static const uint8_t tile_rows[PANEL_VECS] = TILE_ROWS;
 
 /* All rows of one panel, tile by tile; the tiles are about equally high. */
-static void gemm_rows(const struct gemm *g, struct tile *t, size_t column, size_t k, size_t vecs)
+static void gemm_rows(const struct gemm *g, struct gemm_tile *t, size_t column, size_t k,
+                      size_t vecs)
 {
     size_t highest = tile_rows[vecs - 1], count = (g->rows + highest - 1) / highest;
     size_t low = count > 0 ? g->rows / count : 0, higher = g->rows - low * count;

@@ -15,7 +15,7 @@ static INLINE part part_of(unsigned lanes)
     return (part)(0xffffu >> (LANES - lanes));
 }
 
-static INLINE vec load(const float *p)
+static INLINE vec load_vec(const float *p)
 {
     return _mm512_loadu_ps(p);
 }

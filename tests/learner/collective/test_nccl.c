@@ -13,6 +13,7 @@
 #include "tests/nn/late_device.h"
 
 #include "core/nvidia.h"
+#include "alone.h"
 #include "fake_nccl.h"
 #include "learner/collective/limits.h"
 #include "learner/collective/nccl_api.h"
@@ -394,6 +395,22 @@ static void a_process_that_cannot_abort_ends(void **state)
     assert_int_equal(WEXITSTATUS(status), COLLECTIVE_HUNG_EXIT);
 }
 
+/* ---- one rank ------------------------------------------------------------------------------ */
+
+/* What test_nccl_gpu.c wants of NVIDIA's; this one knows vectors in place alone. */
+static void one_rank_joins_and_leaves_again_and_again(void **state)
+{
+    struct late_device *late = late_create(1);
+    struct nccl_api api;
+    (void)state;
+    OR_FAIL(nccl_open(&api));
+    check_generations(&late->base);
+    check_kernel(&late->base, &api, true);
+    assert_int_equal(fake->misuses, 0);
+    assert_int_equal(fake->live, 0);
+    late_destroy(late);
+}
+
 /* ---- the real one -------------------------------------------------------------------------- */
 
 /* Its id is made by one process and used by the other; there is no GPU that could join by it. */
@@ -440,6 +457,8 @@ int main(void)
         cmocka_unit_test_setup(where_one_rank_has_no_device_all_use_the_host, reset),
         cmocka_unit_test_setup(where_one_rank_cannot_join_all_use_the_host, reset),
         cmocka_unit_test_setup(where_one_rank_joined_with_another_gpu_all_use_the_host, reset),
+        cmocka_unit_test_setup_teardown(one_rank_joins_and_leaves_again_and_again, reset,
+                                        end_joining),
         cmocka_unit_test_setup(a_fixed_order_of_sums_is_the_hosts, reset),
         cmocka_unit_test_setup(libraries_that_cannot_be_used_are_named, reset),
         cmocka_unit_test_setup(joining_that_never_ends_is_over_in_time, reset),

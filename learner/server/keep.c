@@ -20,6 +20,7 @@
 #include "core/crc32c.h"
 #include "core/file.h"
 #include "limits.h"
+#include "optimizer_message.h"
 
 struct log_head {
     uint64_t magic, number;
@@ -146,6 +147,9 @@ trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, u
     }
     put_counters(shard, steps, keep->number + 1, counters);
     size_t count = shard_tensors(shard, columns, counters, tensors);
+    double optimizer[OPTIMIZER_NUMBERS];
+    optimizer_numbers(&shard->options.optimizer, optimizer);
+    tensors[count++] = tensor_of("optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS, optimizer);
     trp_status status = trp_checkpoint_write(keep->checkpoint, tensors, count, NULL, 0);
     free(columns);
     keep->failed_at = grown;
@@ -373,6 +377,34 @@ static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard,
     return status;
 }
 
+/* What is in the log was stepped with the optimizer of the life that wrote it, which one with other
+ * states cannot have here. True: it was another one; older files do not say. */
+static bool take_optimizer(struct param_shard *shard, const trp_checkpoint *checkpoint)
+{
+    double numbers[OPTIMIZER_NUMBERS], mine[OPTIMIZER_NUMBERS];
+    trp_optimizer *own = &shard->options.optimizer;
+    optimizer_numbers(own, mine);
+    if (trp_checkpoint_get(checkpoint, "optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS,
+                           numbers) != TRP_OK ||
+        memcmp(numbers, mine, sizeof mine) == 0)
+        return false;
+    const trp_optimizer kept = optimizer_of_numbers(numbers);
+    if (kept.kind == own->kind && trp_optimizer_states(&kept) == trp_optimizer_states(own))
+        *own = kept;
+    return true;
+}
+
+/* Of another optimizer there is no log, until this life's. */
+static trp_status replay_with(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps,
+                              const trp_checkpoint *checkpoint)
+{
+    const trp_optimizer own = shard->options.optimizer;
+    bool differs = take_optimizer(shard, checkpoint);
+    trp_status status = replay_log(keep, shard, steps);
+    shard->options.optimizer = own;
+    return status == TRP_OK && differs ? keep_save(keep, shard, *steps, true) : status;
+}
+
 trp_status keep_load(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps,
                      bool *found)
 {
@@ -385,11 +417,12 @@ trp_status keep_load(struct shard_keep *keep, struct param_shard *shard, uint64_
         return TRP_OK;
     if (status == TRP_OK)
         status = load_checkpoint(keep, shard, checkpoint, steps);
+    *found = status == TRP_OK;
+    if (status == TRP_OK && keep->logs)
+        status = replay_with(keep, shard, steps, checkpoint);
     trp_checkpoint_destroy(checkpoint);
-    TRP_TRY(status);
-    *found = true;
-    if (keep->logs)
-        return replay_log(keep, shard, steps);
+    if (status != TRP_OK || keep->logs)
+        return status;
     shard_skip_versions(shard, KEEP_VERSION_GAP);
     return keep_save(keep, shard, *steps, true);
 }

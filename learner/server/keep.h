@@ -23,9 +23,10 @@ enum keep_kind { KEEP_PUSH, KEEP_JOIN, KEEP_LEAVE };
 void keep_init(struct shard_keep *keep, const char *dir, const char *vector, bool logs);
 void keep_cleanup(struct shard_keep *keep); /* zeroed is fine */
 
-/* Makes of a shard with the right options the one that was kept; *found: there was one. `steps` are
- * those that pushes told of. DATA_LOSS: files are damaged. FAILED_PRECONDITION: they are of another
- * shard. As the disk fails. Files are as they were then. */
+/* Makes of a shard with the right options the one that was kept; *found: there was one. Its log is
+ * taken with the optimizer of the life that wrote it. `steps` are those that pushes told of.
+ * DATA_LOSS: files are damaged. FAILED_PRECONDITION: they are of another shard. As the disk fails.
+ * Files are as they were then. */
 TRP_MUST_USE trp_status keep_load(struct shard_keep *keep, struct param_shard *shard,
                                   uint64_t *steps, bool *found);
 

@@ -1,5 +1,6 @@
 #include "optimizer_message.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ trp_optimizer optimizer_of(const Troupe__ServerOptimizer *from)
                            .epsilon_inside = from->epsilon_inside};
 }
 
-/* ---- what two differ in -------------------------------------------------------------------- */
+/* ---- as numbers ---------------------------------------------------------------------------- */
 
 static double number_of_field(const Troupe__ServerOptimizer *message,
                               const ProtobufCFieldDescriptor *field)
@@ -60,6 +61,36 @@ static double number_of_field(const Troupe__ServerOptimizer *message,
         return *(const double *)at;
     }
 }
+
+void optimizer_numbers(const trp_optimizer *optimizer, double numbers[OPTIMIZER_NUMBERS])
+{
+    const ProtobufCMessageDescriptor *all = &troupe__server_optimizer__descriptor;
+    const Troupe__ServerOptimizer message = optimizer_message(optimizer);
+    assert(all->n_fields == OPTIMIZER_NUMBERS);
+    for (unsigned i = 0; i < OPTIMIZER_NUMBERS; i++)
+        numbers[i] = number_of_field(&message, &all->fields[i]);
+}
+
+trp_optimizer optimizer_of_numbers(const double numbers[OPTIMIZER_NUMBERS])
+{
+    return (trp_optimizer){.kind = (trp_optimizer_kind)numbers[0],
+                           .schedule = (trp_rate_schedule)numbers[1],
+                           .learning_rate = numbers[2],
+                           .final_rate = numbers[3],
+                           .schedule_steps = (uint64_t)numbers[4],
+                           .warmup_steps = (uint64_t)numbers[5],
+                           .weight_decay = numbers[6],
+                           .beta1 = numbers[7],
+                           .beta2 = numbers[8],
+                           .alpha = numbers[9],
+                           .epsilon = numbers[10],
+                           .momentum = numbers[11],
+                           .nesterov = numbers[12] != 0,
+                           .centered = numbers[13] != 0,
+                           .epsilon_inside = numbers[14] != 0};
+}
+
+/* ---- what two differ in -------------------------------------------------------------------- */
 
 static void put_number(const ProtobufCFieldDescriptor *field, double number,
                        char words[OPTIMIZER_NUMBER_BYTES])

@@ -343,8 +343,8 @@ static void who_would_learn_otherwise_is_refused_by_what_it_differs_in(void **st
     site_end(&site);
 }
 
-/* As a resumed run with another rate: its servers have the numbers from their files, and the
- * optimizer from whoever comes first. */
+/* As a resumed run with another rate: its servers have the numbers from their files, what is in a
+ * log by the rate that it was taken with, and from there on the optimizer of who comes first. */
 static void a_server_that_begins_again_takes_the_optimizer_of_who_comes_first(void **state)
 {
     (void)state;
@@ -355,12 +355,14 @@ static void a_server_that_begins_again_takes_the_optimizer_of_who_comes_first(vo
     site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, false);
     struct lesson lesson = {.optimizer = &slow, .site = &site, .steps = 1};
     learn(&lesson, params);
-    for (size_t i = 0; i < SERVERS; i++) { /* as a run ends */
-        assert_int_equal(trp_parameter_server_save(site.lines[i].server), TRP_OK);
+    for (size_t i = 0; i < SERVERS; i++) /* the step is in the log */
         server_begin_again(&site, i);
-    }
     lesson.optimizer = &fast;
     lesson.steps = 2;
+    learn(&lesson, params);
+    for (size_t i = 0; i < SERVERS; i++) /* and the second in that of this life */
+        server_begin_again(&site, i);
+    lesson.optimizer = &slow;
     learn(&lesson, params);
     for (size_t i = 0; i < COUNT; i++) {
         double first = -0.25 * (1 - (double)(i % 11));

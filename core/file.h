@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -33,6 +34,14 @@ int name_sync(const char *path);
 /* Cuts off the last line of a text that lines are appended to, if it has no end: a full disk or a
  * death left it. */
 void file_cut_torn_line(const char *path);
+
+/* Another file may have the same blocks: `cp --reflink` shares them, where a file system can. Gives
+ * the file blocks of its own in place of those, which reads and writes as many bytes: 0 or an
+ * errno; EOPNOTSUPP: one that shares but does not unshare. None shared: a few system calls. */
+int file_own_blocks(int fd);
+
+/* Does it have blocks of its own there already? False: no, or nobody knows. */
+bool file_has_blocks(int fd, uint64_t at, uint64_t bytes);
 
 /* Nothing failed: it is to be tried again, later or at once. */
 static inline bool errno_is_again(int error)

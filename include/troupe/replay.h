@@ -134,7 +134,8 @@ typedef struct trp_replay_server trp_replay_server;
 typedef struct {
     const char *dir; /* of the store; made when missing. One server per directory */
     trp_durability durability;
-    uint64_t max_bytes;              /* of the data file; 0: what the file system has */
+    /* Of the data file; 0: what the file system has. One that has more already does not grow. */
+    uint64_t max_bytes;
     const trp_table_options *tables; /* copied; none: those that the directory has */
     size_t table_count;
     uint64_t seed;              /* of the samplers; 0: from the operating system */

@@ -42,10 +42,6 @@ struct store_dir {
 /* Of all that is made: whoever else has a right to it is told by the one who gives it. */
 enum { STORE_DIR_MODE = 0700, STORE_FILE_MODE = 0600 };
 
-/* Behind its last page a stopped store keeps what its next start needs if the file system fills up
- * meanwhile. */
-enum { STORE_STOPPED_TAIL_BYTES = 768 << 10 };
-
 /* Takes the directory, made when missing; then it is ours and has our format, and what a killed
  * restore left in it is gone. FAILED_PRECONDITION: foreign, another format, in use (by whom), a
  * checkpoint (unless it is only looked at); else the errno, with the path. On failure nothing is
@@ -186,14 +182,6 @@ enum walk_depth {
  * NULL: nobody is. DATA_LOSS: the first thing that is wrong, in words that go on behind the file's
  * name; otherwise as the errno of the file system. */
 trp_status store_walk(const char *path, enum walk_depth depth, trp_status (*goes_on)(void));
-
-/* ---- whose are its blocks? extents.c --------------------------------------------------------- */
-
-/* Another file may have them, too: `cp --reflink` shares them, where a file system can. Gives the
- * file blocks of its own in place of those, so that writing to a page that it has cannot fail for
- * want of room. Reads and writes as many bytes as are shared; none: a few
- * system calls. RESOURCE_EXHAUSTED: there is no room for them; otherwise as the errno. */
-trp_status store_extents_own(const char *path);
 
 /* ---- pages that exist: space.c --------------------------------------------------------------- */
 

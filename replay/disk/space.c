@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 #include "core/thread.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -48,6 +49,8 @@ static int pages_allocate(const struct space *space, uint64_t first, uint64_t co
     off_t offset = (off_t)(first * options->page_bytes);
     size_t bytes = count * options->page_bytes;
     int error = posix_fallocate(options->fd, offset, (off_t)bytes);
+    if (error == ENOSPC && file_has_blocks(options->fd, (uint64_t)offset, bytes))
+        error = 0; /* a full XFS refuses also what is there */
     if (error != 0 || !options->map)
         return error;
     if (madvise(options->map + offset, bytes, MADV_POPULATE_WRITE) == 0)

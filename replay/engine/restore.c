@@ -17,6 +17,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "replay/disk/disk.h"
+#include "replay/store/store.h"
 
 /* The remedy for a checkpoint that is damaged. */
 #define TAKE_ANOTHER "take another one that is beside it (ls %s/..)"
@@ -77,7 +78,7 @@ static trp_status data_copy(const char *from_path, const char *to_path, uint64_t
     if (status == TRP_OK)
         status = file_bytes_copy(from, to, to_path, bytes);
     if (status == TRP_OK) {
-        int error = posix_fallocate(to, (off_t)bytes, STORE_STOPPED_TAIL_BYTES);
+        int error = posix_fallocate(to, (off_t)bytes, (off_t)store_tail_bytes(bytes));
         if (error == 0 && fsync(to) != 0)
             error = errno;
         if (error != 0)

@@ -102,7 +102,7 @@ static uint64_t group_pages(const struct store *store, struct cost cost)
 /* Kept from groups; a store that is being loaded does not compact, and its groups are small. */
 static uint64_t compaction_pages(const struct store *store)
 {
-    return store->loaded ? store->pages.compaction : 0;
+    return store->loaded ? pages_reserve(&store->pages, 0) / 4 : 0;
 }
 
 /* A table may be as large as its signature, and the record that it replaces stays until then. */
@@ -219,10 +219,9 @@ trp_status store_admit(struct store *store, const struct item *item)
                         (unsigned long long)payload, STORE_ITEM_BYTES_MAX);
     if (!group_empty(store) && store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
         return trp_fail(TRP_ABORTED, "the group is full");
-    struct want want = {.need = group_pages(store, cost_sum(store->group.cost, brings.cost)) +
-                                store->pages.reserve,
-                        .what = "an item",
-                        .bytes = payload};
+    uint64_t need = group_pages(store, cost_sum(store->group.cost, brings.cost));
+    struct want want = {
+        .need = need + pages_reserve(&store->pages, need), .what = "an item", .bytes = payload};
     if (want.need <= pages_insert(&store->pages))
         return TRP_OK;
     if (!group_empty(store)) {
@@ -243,8 +242,8 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
     table_cost(&cost, signature.size);
     uint64_t need = group_pages(store, cost);
     /* Changes that let items go must be possible where nothing else is, but not for ever. */
-    struct want want = {.need =
-                            need + (replaces ? 2 * store->pages.compaction : store->pages.reserve),
+    uint64_t spare = pages_reserve(&store->pages, need) / (replaces ? 2 : 1);
+    struct want want = {.need = need + spare,
                         .notes = replaces,
                         .what = "a table",
                         .bytes = cost.leaf_bytes + cost.pages * PIECE_BYTES};
@@ -438,9 +437,9 @@ static trp_status group_put_ceilings(struct store *store)
  * reserve, groups compact it along, faster than they add. */
 static trp_status group_compaction_begin(struct store *store, bool *compacts)
 {
-    struct want want = {.need = store->pages.reserve + LOW_PAGES};
+    struct want want = {.need = pages_reserve(&store->pages, 0) + LOW_PAGES};
     bool short_of_room = pages_free(&store->pages) < want.need &&
-                         store->log.changes > store->pages.part * CHANGES_PER_PART;
+                         store->log.changes > pages_part(&store->pages) * CHANGES_PER_PART;
     *compacts = store->log.changes >= STORE_LOG_CHANGES_MAX || short_of_room;
     if (short_of_room && room_is_out(&store->pages, &want))
         copy_abandon(store);
@@ -525,7 +524,7 @@ static trp_status group_make_room(struct store *store, struct part *part)
     *part = part_all(group);
     if (need <= pages_free(&store->pages))
         return TRP_OK;
-    *part = part_first(group, store->pages.part * PIECE_BYTES);
+    *part = part_first(group, pages_part(&store->pages) * PIECE_BYTES);
     struct want want = {.need = part_pages(store, group->cost, *part) + more,
                         .notes = true,
                         .what = group->payload_bytes > 0 ? "items and changes" : "changes",

@@ -15,8 +15,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/file.h"
 
 enum {
     FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
@@ -534,6 +536,7 @@ static trp_status env_open(struct store *store, unsigned flags)
 
 static trp_status pages_open(struct store *store, int fd, uint64_t first)
 {
+    struct pages *pages = &store->pages;
     bool write_map = store->options.durability != TRP_DURABLE_SYSTEM;
     uint64_t max_bytes = store->options.max_bytes, capacity, map_bytes;
     TRP_TRY(store_dir_capacity(&store->dir, &capacity, &map_bytes));
@@ -546,14 +549,18 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
         .first = first,
         .limit = max_bytes / store->page_bytes,
     };
-    TRP_TRY(pages_start(&store->pages, &options, max_bytes < capacity ? max_bytes : capacity));
+    if (options.limit < first)
+        options.limit = first;
+    pages->limit = options.limit;
+    pages->share = (max_bytes < capacity ? max_bytes : capacity) / store->page_bytes / 16;
+    TRP_TRY(space_create(&pages->space, &options));
     TRP_TRY(lmdb_account(store));
-    pages_want(&store->pages);
+    pages_want(pages);
     /* The first group would wait for it; a full file system is for store_admit() to tell. */
-    uint64_t ahead = 2 * store->pages.reserve;
-    uint64_t aim = store->pages.account.next + ahead;
-    if (pages_free(&store->pages) < ahead)
-        space_wait(store->pages.space, aim < options.limit ? aim : options.limit,
+    uint64_t ahead = 2 * pages_reserve(pages, 0);
+    uint64_t aim = pages->account.next + ahead;
+    if (pages_free(pages) < ahead)
+        space_wait(pages->space, aim < options.limit ? aim : options.limit,
                    deadline_in_ms(&clock_monotonic, OPEN_WAIT_MS));
     return TRP_OK;
 }
@@ -591,6 +598,40 @@ trp_status lmdb_make(struct store *store)
     return trees_make(store);
 }
 
+/* Before a page is written through the map: on a full disk one that another file has, too, would
+ * end us. A file system that shares but does not unshare (btrfs) writes every page to a new place,
+ * shared or not: all that can be done is to say so. */
+static trp_status data_own(const struct store *store)
+{
+    const char *path = store->dir.data_path;
+    int fd = open(path, O_RDWR | O_CLOEXEC), error = fd < 0 ? errno : file_own_blocks(fd);
+    fd_close(fd);
+    if (error == EOPNOTSUPP)
+        trp_log(TRP_WARN,
+                "shares blocks with another file and cannot stop to path=%s advice=\"keep room on "
+                "the disk: when it is full, writing to them ends the server\"",
+                path);
+    bool fine = error == 0 || error == EOPNOTSUPP;
+    return fine ? TRP_OK : store_errno(error, path, "give it blocks of its own");
+}
+
+/* A file does not get shorter: what it has already its changes may take. */
+static void max_bytes_fit(struct store *store, const struct stat *file)
+{
+    uint64_t bytes = (uint64_t)file->st_size, blocks = (uint64_t)file->st_blocks * 512;
+    uint64_t *most = &store->options.max_bytes;
+    if (bytes > blocks)
+        bytes = blocks;
+    if (*most == 0 || *most >= bytes)
+        return;
+    trp_log(TRP_WARN,
+            "larger than max bytes path=%s bytes=%" PRIu64 " max_bytes=%" PRIu64
+            " advice=\"it grows no more; removed items make room in it for others, and restoring a "
+            "checkpoint makes it smaller\"",
+            store->dir.data_path, bytes, *most);
+    *most = bytes;
+}
+
 trp_status lmdb_open(struct store *store)
 {
     bool fresh = store->dir.fresh;
@@ -599,9 +640,10 @@ trp_status lmdb_open(struct store *store)
     struct stat before = {0};
     unsigned flags = options->durability == TRP_DURABLE_SYSTEM ? 0 : MDB_WRITEMAP | MDB_NOSYNC;
     if (!fresh && !options->read_only)
-        TRP_TRY(store_extents_own(store->dir.data_path));
+        TRP_TRY(data_own(store));
     if (!fresh && stat(store->dir.data_path, &before) != 0)
         return store_errno(errno, store->dir.data_path, "open");
+    max_bytes_fit(store, &before);
     TRP_TRY(env_open(store, options->read_only ? MDB_RDONLY : flags));
     int fd;
     MDB_envinfo info;

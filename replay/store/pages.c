@@ -8,24 +8,35 @@ enum {
     /* Pages: compacting's 48, a part of 24, about 85 that any group may cost, and some to spare. */
     RESERVE_MIN = 192,
     RESERVE_MAX = 1024,
-    TAIL_KEPT = 64, /* pages that inserts leave alone: 10 MiB can be freed at once */
+    RESERVE_SHARE = 32, /* of the file: deletes copy tree pages before they free any */
+    TAIL_KEPT = 64,     /* pages that inserts leave alone: 10 MiB can be freed at once */
 };
 
-trp_status pages_start(struct pages *pages, const struct space_options *options, uint64_t bytes)
+/* ---- the reserve ---------------------------------------------------------------------------- */
+
+static uint64_t reserve_of(uint64_t pages)
 {
-    pages->limit = options->limit;
-    /* Deletes on a full store copy tree pages before they free any. */
-    pages->reserve = bytes / options->page_bytes / 32;
-    if (pages->reserve < RESERVE_MIN)
-        pages->reserve = RESERVE_MIN;
-    if (pages->reserve > RESERVE_MAX)
-        pages->reserve = RESERVE_MAX;
-    pages->compaction = pages->reserve / 4;
-    pages->part = pages->reserve / 8;
-    struct space_options space = *options;
-    if (space.limit < space.first)
-        space.limit = space.first;
-    return space_create(&pages->space, &space);
+    uint64_t share = pages / RESERVE_SHARE;
+    return share < RESERVE_MIN ? RESERVE_MIN : share > RESERVE_MAX ? RESERVE_MAX : share;
+}
+
+uint64_t pages_reserve(const struct pages *pages, uint64_t more)
+{
+    uint64_t all = space_watermark(pages->space) + more;
+    return reserve_of(all < pages->limit ? all : pages->limit);
+}
+
+uint64_t pages_tail_kept(uint64_t next)
+{
+    return reserve_of(next + RESERVE_MAX + TAIL_KEPT) + TAIL_KEPT;
+}
+
+uint64_t pages_kept(const struct pages *pages)
+{
+    const struct account *account = &pages->account;
+    uint64_t wanted = pages_tail_kept(account->next), tail = pages_tail(pages);
+    wanted -= account->reusable < wanted - TAIL_KEPT ? account->reusable : wanted - TAIL_KEPT;
+    return account->next + (tail < wanted ? tail : wanted);
 }
 
 /* ---- accounting ----------------------------------------------------------------------------- */
@@ -144,7 +155,7 @@ void pages_want(const struct pages *pages)
         ahead = 1024; /* 4 MiB */
     if (ahead > 32768)
         ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
-    ahead += pages->reserve;
+    ahead += pages_reserve(pages, 0);
     if (pages->account.reusable >= ahead)
         return;
     uint64_t page = pages->account.next + ahead - pages->account.reusable;

@@ -45,13 +45,27 @@ struct account {
 
 struct pages {
     struct space *space;
-    /* Of the reserve, which inserts leave alone, what no group may take, and a part of a group. */
-    uint64_t limit, reserve, compaction, part;
+    uint64_t limit; /* the file never has more */
+    uint64_t share; /* a sixteenth of what it may have */
     struct account account;
 };
 
-/* Starts the helper. The reserve is a share of `bytes`. */
-trp_status pages_start(struct pages *pages, const struct space_options *options, uint64_t bytes);
+/* Inserts leave a reserve alone, a share of the file with `more` pages than it has. A share of its
+ * pages and not of those that may come: so a tail that suffices when the store is stopped does when
+ * it is started, whatever became of its disk meanwhile. */
+uint64_t pages_reserve(const struct pages *pages, uint64_t more);
+
+/* Of it, a part of a group. */
+static inline uint64_t pages_part(const struct pages *pages)
+{
+    return pages_reserve(pages, 0) / 8;
+}
+
+/* Behind the last of `next` pages, all that inserts leave alone. */
+uint64_t pages_tail_kept(uint64_t next);
+
+/* So long is the file when the store is stopped: inserts leave as much alone then as before. */
+uint64_t pages_kept(const struct pages *pages);
 
 /* Counts anew, as `txn` sees the file: LMDB's code. `trees`: by enum store_tree. */
 int pages_count(struct pages *pages, MDB_env *env, MDB_txn *txn, const MDB_dbi *trees);

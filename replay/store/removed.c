@@ -28,8 +28,7 @@ void store_removed_note(struct store *store, const struct removed_record *remove
 /* A small store has no room for all of them. */
 static uint64_t records_max(const struct store *store)
 {
-    uint64_t share = store->pages.limit / 16, pages = 2 * store->pages.reserve;
-    uint64_t most = (share < pages ? share : pages) * RECORDS_MAX;
+    uint64_t most = store->pages.share * RECORDS_MAX;
     return most < REMOVED_KEYS_MAX ? most : REMOVED_KEYS_MAX;
 }
 
@@ -37,7 +36,8 @@ static uint64_t records_max(const struct store *store)
 static uint64_t records_max_now(const struct store *store)
 {
     uint64_t most = records_max(store);
-    bool short_of_room = pages_free(&store->pages) < store->pages.reserve + 2 * store->pages.part;
+    bool short_of_room =
+        pages_free(&store->pages) < pages_reserve(&store->pages, 0) + 2 * pages_part(&store->pages);
     return short_of_room && store->removed.count < most ? store->removed.count : most;
 }
 

@@ -102,10 +102,10 @@ void store_destroy(struct store *store)
     sharing_destroy(store->sharing);
     bool clean = store_settle(store);
     loading_end(store);
-    uint64_t file_bytes = store->pages.account.next * store->page_bytes + STORE_STOPPED_TAIL_BYTES;
+    uint64_t file_bytes = clean ? pages_kept(&store->pages) * store->page_bytes : 0;
     lmdb_close(store);
     if (clean) {
-        /* The pages allocated ahead go back, but for what the next start needs if the file
+        /* The pages allocated ahead go back, but for what the next life needs if the file
          * system fills up meanwhile. */
         if (truncate(store->dir.data_path, (off_t)file_bytes) == 0)
             clean = store_dir_mark(&store->dir, store->options.durability, true) == TRP_OK;
@@ -119,6 +119,12 @@ void store_destroy(struct store *store)
     map_cleanup(&store->trajectories);
     free(store->failed_words);
     free(store);
+}
+
+uint64_t store_tail_bytes(uint64_t bytes)
+{
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE); /* as LMDB's */
+    return pages_tail_kept(bytes / page_bytes) * page_bytes;
 }
 
 const uint8_t *store_identity(const struct store *store)

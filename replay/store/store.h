@@ -268,4 +268,8 @@ const uint8_t *store_identity(const struct store *store);
 
 void store_stats(const struct store *store, struct store_stats *stats);
 
+/* Behind the last page of a stopped store with so many bytes there are at most so many more, which
+ * changes need: the file system may fill up before it is started again. */
+uint64_t store_tail_bytes(uint64_t bytes);
+
 #endif

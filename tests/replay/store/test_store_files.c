@@ -50,6 +50,19 @@ static void synced(int fd)
     snprintf(disk.synced + used, sizeof disk.synced - used, "%s ", name ? name + 1 : "?");
 }
 
+/* A full disk's: the file has its blocks in one piece, and a hole behind them. */
+static int fiemap_full(int fd, struct fiemap *map)
+{
+    struct stat info;
+    map->fm_mapped_extents = 1;
+    if (fstat(fd, &info) != 0)
+        return -1;
+    map->fm_extents[0] =
+        (struct fiemap_extent){.fe_length = (uint64_t)info.st_blocks * 512,
+                               .fe_flags = FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_LAST};
+    return 0;
+}
+
 static int fiemap_fake(struct fiemap *map)
 {
     map->fm_mapped_extents = 2;
@@ -72,6 +85,8 @@ int ioctl(int fd, unsigned long request, ...)
     disk.clones += request == FICLONE || request == FICLONERANGE;
     if (request == FS_IOC_FIEMAP && disk.shares)
         return fiemap_fake(arg);
+    if (request == FS_IOC_FIEMAP && disk.full)
+        return fiemap_full(fd, arg);
     return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
@@ -213,6 +228,19 @@ static size_t items_of(const char *dir)
     return count;
 }
 
+/* What a stopped store keeps behind its last page no checkpoint has. */
+static void tail_cut(const char *data)
+{
+    enum { PAGE_BYTES = 4096, LAST_PAGE_AT = 136 }; /* in both of LMDB's meta pages */
+    uint64_t last[2];
+    int fd = open(data, O_RDWR);
+    for (unsigned meta = 0; meta < 2; meta++)
+        assert_int_equal(pread(fd, &last[meta], 8, meta * PAGE_BYTES + LAST_PAGE_AT), 8);
+    uint64_t pages = (last[0] > last[1] ? last[0] : last[1]) + 1;
+    assert_int_equal(ftruncate(fd, (off_t)(pages * PAGE_BYTES)), 0);
+    close(fd);
+}
+
 static int setup(void **state)
 {
     struct fixture *fixture = xcalloc(1, sizeof *fixture);
@@ -222,6 +250,7 @@ static int setup(void **state)
     disk = (struct disk){0};
     store_destroy(fill(fixture->checkpoint, ITEMS, TRP_DURABLE_PROCESS));
     char *data = fixture_path(fixture->checkpoint, "data.mdb");
+    tail_cut(data);
     struct stat info;
     assert_int_equal(stat(data, &info), 0);
     struct checkpoint_info what = {
@@ -295,6 +324,80 @@ static void a_store_opens_on_a_full_disk(void **state)
     store_destroy(fill(fixture->store, OTHER_ITEMS, TRP_DURABLE_PROCESS));
     disk.full = true;
     assert_int_equal(items_of(fixture->store), OTHER_ITEMS);
+}
+
+/* Whatever gives room back, one commit each. */
+static void check_changes(const char *dir, size_t count)
+{
+    struct store *store;
+    struct loaded loaded = {0};
+    if (store_create(&store, &(struct store_options){.dir = dir}) != TRP_OK ||
+        load_all(store, &loaded) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    assert_int_equal(loaded.count, count);
+    loaded.items[0]->priority = 7;
+    store_item_priority(store, loaded.items[0]);
+    assert_int_equal(store_commit(store), TRP_OK);
+    loaded.items[0]->times_sampled++;
+    store_item_sampled(store, loaded.items[0]);
+    assert_int_equal(store_commit(store), TRP_OK);
+    store_item_delete(store, loaded.items[count - 1]);
+    assert_int_equal(store_commit(store), TRP_OK);
+    assert_int_equal(store_admit_table(store, (trp_bytes){0}, true), TRP_OK);
+    uint32_t table = store_table_put(store, "t", "name=t max_size=1", (trp_bytes){0});
+    assert_int_equal(store_commit(store), TRP_OK);
+    assert_int_equal(store_admit_table(store, (trp_bytes){0}, true), TRP_OK);
+    uint32_t renewed = store_table_renew(store, table);
+    assert_int_equal(store_commit(store), TRP_OK);
+    assert_int_equal(store_admit_table(store, (trp_bytes){0}, true), TRP_OK);
+    store_table_drop(store, renewed);
+    assert_int_equal(store_commit(store), TRP_OK);
+    loaded_cleanup(store, &loaded);
+    store_destroy(store);
+}
+
+static void a_stopped_store_can_be_changed_on_a_disk_that_filled_up(void **state)
+{
+    struct fixture *fixture = *state;
+    store_destroy(fill(fixture->store, OTHER_ITEMS, TRP_DURABLE_PROCESS));
+    disk.full = true;
+    check_changes(fixture->store, OTHER_ITEMS);
+    assert_int_equal(items_of(fixture->store), 0);
+}
+
+static void a_killed_store_can_be_changed_on_a_disk_that_filled_up(void **state)
+{
+    struct fixture *fixture = *state;
+    fill_and_die(fixture->store, OTHER_ITEMS);
+    disk.full = true;
+    check_changes(fixture->store, OTHER_ITEMS);
+}
+
+static void a_restored_store_can_be_changed_on_a_disk_that_filled_up(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(trp_replay_restore(fixture->checkpoint, fixture->store, false), TRP_OK);
+    disk.full = true;
+    check_changes(fixture->store, ITEMS);
+}
+
+static void a_hole_at_the_end_is_no_room_on_a_full_disk(void **state)
+{
+    enum { HOLE_BYTES = 64 << 20, LARGE_BYTES = 4 << 20 };
+    struct fixture *fixture = *state;
+    store_destroy(fill(fixture->store, OTHER_ITEMS, TRP_DURABLE_PROCESS));
+    char *data = fixture_path(fixture->store, "data.mdb");
+    assert_int_equal(truncate(data, HOLE_BYTES), 0);
+    free(data);
+    disk.full = true;
+    struct store *store = fill(fixture->store, 0, TRP_DURABLE_PROCESS);
+    assert_non_null(store);
+    assert_int_equal(store_commit(store), TRP_OK);
+    struct item *item = fixture_item(store, 1, LARGE_BYTES);
+    assert_int_equal(store_admit(store, item), TRP_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(trp_last_error(), "no room for an item"));
+    store_item_destroy(store, item);
+    store_destroy(store);
 }
 
 /* ---- how long it is ------------------------------------------------------------------------- */
@@ -539,6 +642,10 @@ int main(void)
         CASE(a_restore_copies_every_byte),
         CASE(a_store_takes_blocks_of_its_own_before_it_writes),
         CASE(a_store_opens_on_a_full_disk),
+        CASE(a_stopped_store_can_be_changed_on_a_disk_that_filled_up),
+        CASE(a_killed_store_can_be_changed_on_a_disk_that_filled_up),
+        CASE(a_restored_store_can_be_changed_on_a_disk_that_filled_up),
+        CASE(a_hole_at_the_end_is_no_room_on_a_full_disk),
         CASE(data_is_as_long_as_the_blocks_that_it_has),
         CASE(a_map_that_is_full_refuses_and_goes_on),
         CASE(a_map_that_does_not_fit_says_what_to_do),

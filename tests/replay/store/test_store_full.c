@@ -497,6 +497,129 @@ static void a_full_store_needs_only_what_a_copy_has_read(void **state)
     check_reopened(full, TRP_DURABLE_PROCESS, 0);
 }
 
+/* Others take what there is, to the last page. */
+static void fill_the_rest(const struct full *full)
+{
+    char *path = fixture_path(full->mount_point, "others");
+    int fd = open(path, O_WRONLY | O_CREAT, 0666);
+    off_t at = 0;
+    for (off_t step = 1 << 20; step >= 4096; step /= 2)
+        while (posix_fallocate(fd, at, step) == 0)
+            at += step;
+    close(fd);
+    free(path);
+}
+
+static off_t data_bytes(const struct full *full)
+{
+    char *path = fixture_path(full->dir, "data.mdb");
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    free(path);
+    return info.st_size;
+}
+
+/* Of a store that is as full as it gets: each commit is to go through. */
+static void change_all_over(struct full *full)
+{
+    const size_t count = full->count;
+    for (unsigned group = 0; group < 50; group++) {
+        for (unsigned index = 0; index < 2000; index++) {
+            struct item *item = full->items[fixture_hash(group * 2000 + index) % count];
+            item->priority = group + 0.5;
+            store_item_priority(full->store, item);
+            item->times_sampled++;
+            store_item_sampled(full->store, item);
+        }
+        commit(full);
+        assert_int_equal(store_admit_table(full->store, (trp_bytes){0}, true), TRP_OK);
+        store_table_put(full->store, "t", group % 2 ? "name=t" : "name=t max_size=9",
+                        (trp_bytes){0});
+        commit(full);
+    }
+}
+
+/* Half of the items one by one, then all of them at once; then there is room. */
+static void empty_all_over(struct full *full)
+{
+    const size_t count = full->count;
+    for (size_t index = 0; index < count; index++) {
+        if (index % 1000 == 0)
+            commit(full);
+        if (fixture_hash(index) % 2 == 0)
+            store_item_delete(full->store, full->items[index]);
+    }
+    commit(full);
+    assert_int_equal(store_admit_table(full->store, (trp_bytes){0}, true), TRP_OK);
+    full->table = store_table_renew(full->store, full->table);
+    commit(full);
+    for (size_t index = 0; index < count; index++)
+        store_item_destroy(full->store, full->items[index]);
+    full->first = full->count;
+    commit(full);
+    full_close(full);
+}
+
+static void a_store_whose_disk_filled_up_after_its_stop_goes_on(void **state)
+{
+    enum { SMALL_BYTES = 100 };
+    struct full *full = *state;
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, SMALL_BYTES);
+    for (unsigned life = 0; life < 3; life++) {
+        full_close(full);
+        fill_the_rest(full);
+        full_open(full, life == 1 ? TRP_DURABLE_SYSTEM : TRP_DURABLE_PROCESS, 0);
+        assert_int_equal(insert(full, ITEM_BYTES), TRP_RESOURCE_EXHAUSTED);
+        change_all_over(full);
+    }
+    empty_all_over(full);
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    while (store_idle(full->store))
+        ;
+    assert_true(fill(full, SMALL_BYTES) > 0);
+}
+
+/* A start's warnings. */
+static char *open_and_read_log(struct full *full, uint64_t max_bytes)
+{
+    enum { LOG_BYTES = 4096 };
+    char *text = xcalloc(1, LOG_BYTES);
+    int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+    assert_true(log >= 0 && before >= 0 && dup2(log, STDERR_FILENO) >= 0);
+    full_open(full, TRP_DURABLE_PROCESS, max_bytes);
+    dup2(before, STDERR_FILENO);
+    assert_true(pread(log, text, LOG_BYTES - 1, 0) >= 0);
+    close(log);
+    close(before);
+    return text;
+}
+
+static void a_store_larger_than_max_bytes_says_so_and_lets_items_go(void **state)
+{
+    enum { SMALL_BYTES = 100 };
+    struct full *full = *state;
+    full_open(full, TRP_DURABLE_PROCESS, 17 << 20);
+    fill(full, SMALL_BYTES);
+    full_close(full);
+    char *log = open_and_read_log(full, 17 << 20);
+    assert_string_equal(log, "");
+    free(log);
+    full_close(full);
+    const off_t before = data_bytes(full);
+    log = open_and_read_log(full, 8 << 20);
+    assert_non_null(strstr(log, "larger than max bytes"));
+    assert_non_null(strstr(log, "max_bytes=8388608"));
+    free(log);
+    assert_int_equal(insert(full, ITEM_BYTES), TRP_RESOURCE_EXHAUSTED);
+    change_all_over(full);
+    assert_true(data_bytes(full) <= before);
+    empty_all_over(full);
+    full_open(full, TRP_DURABLE_PROCESS, 8 << 20);
+    assert_true(fill(full, SMALL_BYTES) > 0);
+    assert_true(data_bytes(full) <= before);
+}
+
 static void max_bytes_bound_the_file(void **state)
 {
     struct full *full = *state;
@@ -533,6 +656,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_store_takes_back_what_a_copy_holds, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_store_needs_only_what_a_copy_has_read, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_store_whose_disk_filled_up_after_its_stop_goes_on, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_store_larger_than_max_bytes_says_so_and_lets_items_go,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(max_bytes_bound_the_file, setup, teardown),
     };
     return cmocka_run_group_tests(tests, private_mounts, NULL);

@@ -221,8 +221,9 @@ static uint64_t meet(trp_collective *group, float *values)
 static void do_until_it_fails(struct rank *rank)
 {
     const operation *start = rank->context;
+    struct deadline deadline = patience();
     float *values = xcalloc(COUNT, sizeof *values);
-    while (rank->status == TRP_OK)
+    while (rank->status == TRP_OK && !deadline_passed(deadline, &clock_monotonic))
         rank_wait(rank, (*start)(rank->group, values));
     free(values);
 }

@@ -44,16 +44,18 @@ program "$there/bin/test_plans" <<'END'
 printf 'skipped: no GPU (device cuda:0: no driver)\n[  SKIPPED ] two\n[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] two\n'
 END
 program "$there/bin/test_phases" <<'END'
-printf '[       OK ] fine\n'; printf '[  FAILED  ] wrong\n[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] wrong\n' >&2; exit 1
+printf '[ RUN      ] told\n'; printf 'ERROR: loss is 2: not 1\n[  ERROR   ] --- [   LINE   ] --- here\n[  FAILED  ] told\n' >&2
+printf '[ RUN      ] fine\n[       OK ] fine\n'; printf '[  ERROR   ] --- 0 != 0x1\n[  FAILED  ] wrong\n[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] wrong\n' >&2; exit 1
 END
 program "$there/bin/test_policies" <<<'echo "CUDA is gone" >&2; exit 70'
 check correct
 [ "$status" = 1 ] || { echo "it ended with $status"; exit 1; }
 wants '^test_plans: two +FAILED: the machine has a GPU, and the program found none: device cuda:0: no driver$'
-wants '^test_phases: wrong +FAILED$'
+wants '^test_phases: wrong +FAILED: 0 != 0x1$'
+wants '^test_phases: told +FAILED: loss is 2: not 1$'
 wants '^test_phases: fine +passed$'
 wants '^test_policies +FAILED: it ended with 70: CUDA is gone$'
-[ "$(grep -c FAILED "$table")" = 3 ] || { cat "$table"; exit 1; }
+[ "$(grep -c FAILED "$table")" = 4 ] || { cat "$table"; exit 1; }
 program "$there/bin/test_plans" <<<'exit 0'
 program "$there/bin/test_phases" <<<'exit 0'
 program "$there/bin/bench_gpu" <<<'echo "bench_gpu: no driver" >&2; printf "MLP\tskipped: no GPU\n"'

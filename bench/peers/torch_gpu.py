@@ -168,6 +168,7 @@ def first_line(error):
 
 
 def prepare(name, precision, way):
+    # By these names: torch.compile of 2.9 to 2.11 reads them, and fails where the newer ones (fp32_precision) were set.
     torch.backends.cuda.matmul.allow_tf32 = precision != "f32"
     torch.backends.cudnn.allow_tf32 = precision != "f32"
     torch.backends.cudnn.benchmark = True

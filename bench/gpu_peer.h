@@ -13,7 +13,7 @@ struct gpu_peer *gpu_peer_start(const char *python, const char *device);
 void gpu_peer_stop(struct gpu_peer *peer); /* NULL is fine */
 
 /* Takes up a case, in the words of bench_gpu's row. `how` says how it computes; false: it does not,
- * and why. */
+ * and why. One that has ended is started again. */
 bool gpu_peer_prepare(struct gpu_peer *peer, const char *name, const char *precision, char *how,
                       size_t bytes);
 

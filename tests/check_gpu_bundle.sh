@@ -13,7 +13,7 @@ tar -C "$dir" -xJf "$dir/bundle.tar.xz"
 cd "$dir/gpu-bundle"
 check() { env -i PATH="$PATH" HOME="$dir" ./gpu-check "$@" >"$dir/said" 2>&1 || { cat "$dir/said"; exit 1; }; }
 check
-! grep -e FAILED -e '^libc' gpu-check.txt
+! grep -e FAILED -e '^libc' gpu-check.txt || fail "rows that should not be"
 for part in correct train bench peer sanitize; do
     grep -q "^== $part" gpu-check.txt || fail "part $part is missing"
 done
@@ -31,7 +31,7 @@ native=$(rows_of)
 echo GLIBC_9.99 >needs
 check bench
 grep -q '^libc  *older than GLIBC_9.99' gpu-check.txt || fail "the machine's libc was taken"
-! grep FAILED gpu-check.txt
+! grep FAILED gpu-check.txt || fail "rows that should not be"
 [ "$(rows_of)" = "$native" ] || fail "not the same rows by the bundle's libc:"
 
 # A peer is told what to do and answers, or not, by turns with ours; it has every case, by its name.

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 scripts/gpu-check --bin "$1" --out "$out" >/dev/null
-! grep FAILED "$out"
+! grep FAILED "$out" || exit 1
 grep -q '^GPU  *none' "$out" || exit 0 # the rows are figures there
 skipped=$(grep -c 'skipped: no GPU$' "$out")
 [ "$skipped" -ge 30 ] || { echo "only $skipped rows say that they were skipped:"; cat "$out"; exit 1; }

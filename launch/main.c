@@ -66,16 +66,6 @@ static int list_options(const trp_program *program, const char *filter)
     return PROGRAM_REFUSED;
 }
 
-static int run_prepared(trp_program *program, struct launch_options *options, int argc, char **argv)
-{
-    if (program->prepare && program->prepare() != TRP_OK) {
-        print_text(stderr, "%s: %s\n", program->name, trp_last_error());
-        return PROGRAM_REFUSED;
-    }
-    log_set_shown(options->shown_level); /* a trp_run() has its own */
-    return run_program(program, options, argc, argv);
-}
-
 static int run_command(trp_program *program, struct launch_options *options, int argc, char **argv)
 {
     if (options->node)
@@ -86,7 +76,7 @@ static int run_command(trp_program *program, struct launch_options *options, int
         return print_graph(program, options);
     if (options->command == COMMAND_EVAL)
         return eval_run(program, options);
-    return run_prepared(program, options, argc, argv);
+    return run_program(program, options, argc, argv);
 }
 
 int trp_main(int argc, char **argv, const char *name, trp_build build)

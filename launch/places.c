@@ -61,16 +61,22 @@ static trp_status check_address(const struct node_group *group)
     return TRP_OK;
 }
 
+trp_status addresses_are_right(const trp_program *program)
+{
+    for (size_t i = 0; i < program->group_count; i++)
+        if (program->groups[i]->kind == NODE_REPLAY)
+            TRP_TRY(check_address(program->groups[i]));
+    return TRP_OK;
+}
+
 trp_status places_are_there(const trp_program *program, bool resume)
 {
     for (size_t i = 0; i < program->group_count; i++) {
         const struct node_group *group = program->groups[i];
         if (group->kind == NODE_LEARNER && group->options.learner.dataset)
             TRP_TRY(check_is_there(group, "dataset", group->options.learner.dataset));
-        if (group->kind != NODE_REPLAY)
-            continue;
-        TRP_TRY(check_address(group));
-        TRP_TRY(check_restore(group, resume));
+        if (group->kind == NODE_REPLAY)
+            TRP_TRY(check_restore(group, resume));
     }
     return TRP_OK;
 }

@@ -416,16 +416,30 @@ uint64_t run_node_seed(const struct run *run, const struct run_node *node)
     return seed;
 }
 
+/* The user's own function may take minutes: all that can be refused is refused before it, and
+ * signals end it, which hold_signals() would keep from it. */
+static trp_status prepare_by_user(const struct run *run)
+{
+    if (!run->program->prepare || run->embedded)
+        return TRP_OK;
+    TRP_TRY(run_dir_check(run->options, run->program));
+    TRP_TRY(run->program->prepare());
+    log_set_shown(run->options->shown_level); /* a trp_run() in it has its own */
+    return TRP_OK;
+}
+
 trp_status run_prepare(struct run *run, int argc, char **argv)
 {
     if (!run->embedded)
         fill_standard_descriptors();
     TRP_TRY(gangs_check(run));
     TRP_TRY(devices_are_there(run->program));
+    TRP_TRY(addresses_are_right(run->program));
+    TRP_TRY(raise_descriptor_limit(run));
+    TRP_TRY(prepare_by_user(run)); /* it may make files that nodes read */
     TRP_TRY(places_are_there(run->program, run->options->resume));
     if (!run->options->seed_set)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
-    TRP_TRY(raise_descriptor_limit(run));
     /* A new directory is that of a run that can be resumed, or is not there; who resumes may wait
      * for nodes of the life before, and be tired of it. */
     if (!run->embedded && !run->options->resume)

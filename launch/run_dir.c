@@ -377,11 +377,13 @@ trp_status run_dir_write(const struct run_dir *dir, const char *name, const char
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-/* The path to open: given, new or the latest. Caller frees. */
-static trp_status choose_path(const struct launch_options *options, const char *name, char **path)
+/* The path that is given, or the latest, and may be opened; NULL: a new one. Caller frees, also on
+ * failure. */
+static trp_status given_path(const struct launch_options *options, char **path)
 {
+    *path = NULL;
     if (!options->run_dir && !options->resume)
-        return make_unique(name, path);
+        return TRP_OK;
     if (options->run_dir && options->run_dir[0] == '\0')
         return trp_fail(TRP_INVALID_ARGUMENT, "the name of the run directory is empty");
     *path = options->run_dir ? xstrdup(options->run_dir) : xasprintf("%s/latest", runs_dir());
@@ -392,11 +394,19 @@ static trp_status choose_path(const struct launch_options *options, const char *
                         "%s: there is no run to resume: start one without --resume, or name its "
                         "directory with --resume=DIR",
                         *path);
-    trp_status status = make_dirs(*path);
-    if (status == TRP_OK && file_exists(*path, RUN_CONFIG))
-        status = trp_fail(TRP_ALREADY_EXISTS,
-                          "%s: there is a run in it already; --resume goes on with it", *path);
-    return status;
+    if (file_exists(*path, RUN_CONFIG))
+        return trp_fail(TRP_ALREADY_EXISTS,
+                        "%s: there is a run in it already; --resume goes on with it", *path);
+    return TRP_OK;
+}
+
+/* The path to open, which is there then. Caller frees. */
+static trp_status choose_path(const struct launch_options *options, const char *name, char **path)
+{
+    TRP_TRY(given_path(options, path));
+    if (!*path)
+        return make_unique(name, path);
+    return options->resume ? TRP_OK : make_dirs(*path);
 }
 
 static void set_shown_path(struct run_dir *dir)
@@ -406,6 +416,17 @@ static void set_shown_path(struct run_dir *dir)
     bool inside = length > 1 && strncmp(dir->path, here, length) == 0 && dir->path[length] == '/';
     dir->shown_path = xstrdup(inside ? dir->path + length + 1 : dir->path);
     free(here);
+}
+
+trp_status run_dir_check(const struct launch_options *options, const trp_program *program)
+{
+    struct launch_options taken = *options; /* it would have the run's seed */
+    struct run_dir dir = {.lock_fd = -1};
+    trp_status status = given_path(options, &dir.path);
+    if (status == TRP_OK && options->resume)
+        status = read_config(&dir, &taken, program);
+    free(dir.path);
+    return status;
 }
 
 trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,

@@ -33,6 +33,11 @@ struct run_dir {
     int lock_fd;
 };
 
+/* Whether run_dir_open() would be refused for what is there or not there, as far as that can be
+ * seen: nothing is made or changed. */
+TRP_MUST_USE trp_status run_dir_check(const struct launch_options *options,
+                                      const trp_program *program);
+
 /* Makes a new run directory, or opens one to resume: then options->seed becomes that run's, unless
  * it was set. ALREADY_EXISTS: there is a run in it and no --resume; NOT_FOUND: nothing to resume;
  * FAILED_PRECONDITION: a run of another program, one that was started with other values of what it

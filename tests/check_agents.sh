@@ -32,7 +32,7 @@ run 'the target of -170 is reached' td3_pendulum.c
 # What is wrong is refused, and help is given, before anything is stored.
 learn=(timeout 60 usr/bin/troupe launch offline_pendulum.c --)
 "${learn[@]}" --help >help.log && grep -q '^Usage: ' help.log || { cat help.log; exit 1; }
-for words in '-- nonsense' '--set=learner.speed=1' dance; do
+for words in '-- nonsense' '--set=learner.speed=1' '--set=learner.device=cuda:15' --resume=nowhere dance; do
     rc=0
     "${learn[@]}" $words >wrong.log 2>&1 || rc=$?
     [ $rc = 2 ] && [ "$(wc -l <wrong.log)" = 1 ] || { echo "offline_pendulum $words: status $rc"; cat wrong.log; exit 1; }

@@ -334,9 +334,10 @@ typedef trp_status (*trp_build)(trp_program *program, int argc, char **argv);
 TRP_API TRP_MUST_USE trp_status trp_arguments_check(int argc, char **argv, int most);
 
 /* For a build whose nodes need what may not be there yet, such as data to learn from: trp_main()
- * calls `prepare` before it runs the program, and once all that its user gave is checked, but not
- * for graph, eval, --options or a node's process. What it fails of the program is refused for.
- * Signals end it as any process; trp_run() may be called in it, and does not call it. */
+ * calls `prepare` before it runs the program, and once all that its user gave is checked (options,
+ * devices, the run directory), but for files that nodes read, which it may make; not for graph,
+ * eval, --options or a node's process. What it fails of the program is refused for. Signals end it
+ * as any process; trp_run() may be called in it, and does not call it. */
 TRP_API void trp_program_prepare(trp_program *program, trp_status (*prepare)(void));
 
 /* Runs the program and returns the exit status: 0 done, 1 a node failed (the last line names the

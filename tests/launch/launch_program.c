@@ -360,7 +360,7 @@ static trp_status first_run(trp_context *context, const void *arg)
 
 static trp_status prepare(void)
 {
-    printf("prepared by %s\n", is("prepares") ? "a run" : "nobody");
+    printf("prepared by %s\n", is("cannot_prepare") ? "nobody" : "a run");
     fflush(stdout);
     if (is("cannot_prepare"))
         return trp_fail(TRP_UNAVAILABLE, "there is no data");
@@ -375,11 +375,11 @@ static trp_status build(trp_program *program, int argc, char **argv)
 {
     if (argc > 1)
         scenario = argv[1];
-    if (is("prepares") || is("cannot_prepare"))
+    if (is("prepares") || is("cannot_prepare") || is("prepares_learners"))
         trp_program_prepare(program, prepare);
     if (is("groups") || is("targets"))
         return build_groups(program, is("targets"));
-    if (is("learners"))
+    if (is("learners") || is("prepares_learners"))
         return build_learners(program);
     if (is("alone")) {
         trp_add_node(program, "user", &(trp_node_options){.run = fail_alone});

@@ -436,6 +436,43 @@ static void a_run_is_prepared_once_when_all_that_was_given_is_right(void **state
     }
 }
 
+/* To prepare may take minutes, and all of it would be for nothing. */
+static void nothing_is_prepared_for_a_run_that_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    static const struct {
+        const char *flag, *words;
+    } rows[] = {
+        {"--set=first.device=cuda:15", "first': .device is cuda:15"},
+        {"--set=replay.address=0.0.0.0:0", "replay 'replay': "},
+        {"--run-dir=", "the name of the run directory is empty"},
+        {"--run-dir=run", "there is a run in it already; --resume goes on with it"},
+        {"--resume=nowhere", "nowhere: there is no run to resume"},
+        {"--resume=run", "--resume=DIR names another run"},
+    };
+    const char *other[] = {
+        "/bin/sh", "-c",
+        "mkdir run && echo '{\"name\": \"other\", \"options\": {}}' >run/config.json", NULL};
+    assert_int_equal(scene_run(scene, other), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, rows[i].flag, "--", "prepares_learners", NULL};
+        assert_int_equal(scene_run(scene, argv), 2);
+        assert_last_line(scene, "err", rows[i].words);
+        assert_int_equal(count_in(scene, "out", "prepared"), 0);
+    }
+}
+
+/* They are looked for afterwards. */
+static void files_that_nodes_read_may_be_prepared(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run",     "--set=replay.restore=missing",
+                          "--",           "prepares_learners", NULL};
+    assert_int_equal(scene_run(scene, argv), 2);
+    assert_int_equal(count_in(scene, "out", "prepared by a run\n"), 1);
+    assert_last_line(scene, "err", "replay 'replay': .restore is missing: ");
+}
+
 /* Lines that begin with an option; explanations are further to the right. */
 static size_t options_in(const struct scene *scene, const char *name)
 {
@@ -499,6 +536,8 @@ int main(void)
         TEST(help_and_version_are_asked_for_by_letters_too),
         TEST(wrong_graphs_are_one_line_and_status_2),
         TEST(a_run_is_prepared_once_when_all_that_was_given_is_right),
+        TEST(nothing_is_prepared_for_a_run_that_is_refused),
+        TEST(files_that_nodes_read_may_be_prepared),
         TEST(help_names_every_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

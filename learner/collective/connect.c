@@ -29,7 +29,8 @@ static trp_status check_wires(const struct mesh *mesh)
 {
     for (uint32_t rank = 1; rank < mesh->options->size; rank++)
         if (mesh->other_wires[rank] != 0)
-            return hello_other_wire(COLLECTIVE_WIRE, rank, mesh->other_wires[rank]);
+            return hello_other_wire(&(struct hello_wires){
+                .of_first = COLLECTIVE_WIRE, .rank = rank, .of_rank = mesh->other_wires[rank]});
     return TRP_OK;
 }
 

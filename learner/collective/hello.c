@@ -66,11 +66,11 @@ void hello_profile_init(struct hello_profile *profile, const trp_collective_opti
     strncpy(profile->version, trp_version(), sizeof profile->version - 1);
 }
 
-trp_status hello_other_wire(uint32_t wire, uint32_t rank, uint32_t other)
+trp_status hello_other_wire(const struct hello_wires *wires)
 {
     return trp_fail(TRP_FAILED_PRECONDITION,
                     "ranks differ in wire: rank 0 has %" PRIu32 ", rank %" PRIu32 " has %" PRIu32,
-                    wire, rank, other);
+                    wires->of_first, wires->rank, wires->of_rank);
 }
 
 static trp_status differ(uint32_t rank_a, uint64_t a, uint32_t rank_b, uint64_t b, const char *what)

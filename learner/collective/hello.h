@@ -45,8 +45,14 @@ bool hello_is_ours(const struct hello *hello, const trp_collective_options *opti
 bool hello_judge(const struct hello *hello, const trp_collective_options *options,
                  struct hello_answer *answer);
 
-/* FAILED_PRECONDITION: rank 0 speaks `wire`, and that rank another one. */
-TRP_MUST_USE trp_status hello_other_wire(uint32_t wire, uint32_t rank, uint32_t other);
+/* The wire of rank 0, and that of another rank. */
+struct hello_wires {
+    uint32_t of_first;
+    uint32_t rank, of_rank;
+};
+
+/* FAILED_PRECONDITION names both: they differ. */
+TRP_MUST_USE trp_status hello_other_wire(const struct hello_wires *wires);
 
 bool hello_is_answer(const struct hello_answer *answer);
 

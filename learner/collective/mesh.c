@@ -122,7 +122,8 @@ static trp_status heed_answer(struct mesh_work *work, uint32_t index, int64_t no
         return TRP_OK;
     }
     if (answer->verdict == HELLO_OTHER_WIRE && rank == 0) /* else it is what rank 0 says to both */
-        return hello_other_wire(answer->wire, mesh->options->rank, COLLECTIVE_WIRE);
+        return hello_other_wire(&(struct hello_wires){
+            .of_first = answer->wire, .rank = mesh->options->rank, .of_rank = COLLECTIVE_WIRE});
     if (answer->verdict == HELLO_OTHER_GENERATION && answer->generation > mesh->options->generation)
         return trp_fail(TRP_UNAVAILABLE,
                         "generation %" PRIu64 " is over: rank %" PRIu32

@@ -88,7 +88,7 @@ struct mode {
     bool idle;               /* brings no batch to the next round */
     bool partial;            /* of this round's phases none ends: gradients are kept for the next */
     float rows, batch_size;  /* of the batch of this round; 0: there is none */
-    uint32_t more_steps;     /* of all than one, that a round may end */
+    uint32_t more_steps;     /* beyond one, by which a round may move the group's count */
 };
 
 struct mode_options {

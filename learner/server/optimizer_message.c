@@ -62,32 +62,48 @@ static double number_of_field(const Troupe__ServerOptimizer *message,
     }
 }
 
+static void set_field(Troupe__ServerOptimizer *message, const ProtobufCFieldDescriptor *field,
+                      double number)
+{
+    void *at = (uint8_t *)message + field->offset;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT32:
+        *(uint32_t *)at = (uint32_t)number;
+        break;
+    case PROTOBUF_C_TYPE_UINT64:
+        *(uint64_t *)at = (uint64_t)number;
+        break;
+    case PROTOBUF_C_TYPE_BOOL:
+        *(protobuf_c_boolean *)at = number != 0;
+        break;
+    default:
+        *(double *)at = number;
+    }
+}
+
+/* By the field's number in the .proto, which it keeps whatever comes before it there. */
+static size_t place_of_field(const ProtobufCFieldDescriptor *field)
+{
+    assert(field->id <= OPTIMIZER_NUMBERS);
+    return field->id - 1;
+}
+
 void optimizer_numbers(const trp_optimizer *optimizer, double numbers[OPTIMIZER_NUMBERS])
 {
     const ProtobufCMessageDescriptor *all = &troupe__server_optimizer__descriptor;
     const Troupe__ServerOptimizer message = optimizer_message(optimizer);
     assert(all->n_fields == OPTIMIZER_NUMBERS);
-    for (unsigned i = 0; i < OPTIMIZER_NUMBERS; i++)
-        numbers[i] = number_of_field(&message, &all->fields[i]);
+    for (unsigned i = 0; i < all->n_fields; i++)
+        numbers[place_of_field(&all->fields[i])] = number_of_field(&message, &all->fields[i]);
 }
 
 trp_optimizer optimizer_of_numbers(const double numbers[OPTIMIZER_NUMBERS])
 {
-    return (trp_optimizer){.kind = (trp_optimizer_kind)numbers[0],
-                           .schedule = (trp_rate_schedule)numbers[1],
-                           .learning_rate = numbers[2],
-                           .final_rate = numbers[3],
-                           .schedule_steps = (uint64_t)numbers[4],
-                           .warmup_steps = (uint64_t)numbers[5],
-                           .weight_decay = numbers[6],
-                           .beta1 = numbers[7],
-                           .beta2 = numbers[8],
-                           .alpha = numbers[9],
-                           .epsilon = numbers[10],
-                           .momentum = numbers[11],
-                           .nesterov = numbers[12] != 0,
-                           .centered = numbers[13] != 0,
-                           .epsilon_inside = numbers[14] != 0};
+    const ProtobufCMessageDescriptor *all = &troupe__server_optimizer__descriptor;
+    Troupe__ServerOptimizer message = TROUPE__SERVER_OPTIMIZER__INIT;
+    for (unsigned i = 0; i < all->n_fields; i++)
+        set_field(&message, &all->fields[i], numbers[place_of_field(&all->fields[i])]);
+    return optimizer_of(&message);
 }
 
 /* ---- what two differ in -------------------------------------------------------------------- */

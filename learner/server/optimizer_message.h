@@ -11,7 +11,7 @@
 Troupe__ServerOptimizer optimizer_message(const trp_optimizer *optimizer);
 trp_optimizer optimizer_of(const Troupe__ServerOptimizer *message);
 
-/* The message's fields in order, for a file. */
+/* The message's fields by their numbers in the .proto, for a file. */
 enum { OPTIMIZER_NUMBERS = 15 };
 void optimizer_numbers(const trp_optimizer *optimizer, double numbers[OPTIMIZER_NUMBERS]);
 trp_optimizer optimizer_of_numbers(const double numbers[OPTIMIZER_NUMBERS]);

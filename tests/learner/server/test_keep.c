@@ -23,6 +23,7 @@
 #include <troupe/rpc.h>
 #include "core/alloc.h"
 #include "learner/server/keys.h"
+#include "learner/server/optimizer_message.h"
 #include "parameter_server.pb-c.h"
 
 enum { COUNT = 40000, PUSHES_OF_A_CHECKPOINT = 130 }; /* 16 MiB of log are 105 */
@@ -385,6 +386,35 @@ static void a_log_that_is_a_link_leads_nowhere(void **state)
     free(away);
 }
 
+/* The order is that of files, which stay. */
+static void an_optimizer_is_in_a_file_by_the_numbers_of_its_fields(void **state)
+{
+    (void)state;
+    static const trp_optimizer optimizer = {.kind = TRP_RMSPROP,
+                                            .schedule = TRP_RATE_COSINE,
+                                            .learning_rate = 0.25,
+                                            .final_rate = 0.125,
+                                            .schedule_steps = 100,
+                                            .warmup_steps = 10,
+                                            .weight_decay = 0.5,
+                                            .beta1 = 0.75,
+                                            .beta2 = 0.875,
+                                            .alpha = 0.0625,
+                                            .epsilon = 0.03125,
+                                            .momentum = 0.375,
+                                            .centered = true};
+    static const double expected[OPTIMIZER_NUMBERS] = {
+        3, 2, 0.25, 0.125, 100, 10, 0.5, 0.75, 0.875, 0.0625, 0.03125, 0.375, 0, 1, 0};
+    double numbers[OPTIMIZER_NUMBERS];
+    optimizer_numbers(&optimizer, numbers);
+    assert_memory_equal(numbers, expected, sizeof expected);
+    trp_optimizer again = optimizer_of_numbers(expected);
+    assert_int_equal(again.kind, TRP_RMSPROP);
+    assert_true(again.centered && !again.nesterov && !again.epsilon_inside);
+    optimizer_numbers(&again, numbers);
+    assert_memory_equal(numbers, expected, sizeof expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +434,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_a_new_checkpoint_pushes_go_on_in_the_log,
                                         scene_begin, scene_end),
         cmocka_unit_test_setup_teardown(a_log_that_is_a_link_leads_nowhere, scene_begin, scene_end),
+        cmocka_unit_test(an_optimizer_is_in_a_file_by_the_numbers_of_its_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

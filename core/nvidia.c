@@ -37,8 +37,7 @@ const char *nvidia_prefixes(void)
     return prefixes;
 }
 
-/* ---- what an environment has -------------------------------------------------------------------
- */
+/* ---- what an environment has -------------------------------------------------------------- */
 
 enum { PYTHON_LINKS_MAX = 8 };
 
@@ -99,8 +98,7 @@ void nvidia_look_about(char *(*value_of)(const char *name))
     nvidia_look_under(about);
 }
 
-/* ---- looking ---------------------------------------------------------------------------------
- */
+/* ---- looking ------------------------------------------------------------------------------ */
 
 static bool open_at(struct nvidia_library *library, const char *path)
 {

@@ -51,8 +51,7 @@ static trp_agent agent_of(const char *name)
                                       .imitation = 10});
 }
 
-/* ---- the store -------------------------------------------------------------------------------
- */
+/* ---- the store ---------------------------------------------------------------------------- */
 
 /* SAC's replay server keeps all that it did. */
 static trp_status run_sac(void)
@@ -119,7 +118,7 @@ static trp_status prepare(void)
     return status;
 }
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* ---- the program -------------------------------------------------------------------------- */
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {

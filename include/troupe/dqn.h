@@ -30,13 +30,16 @@ typedef enum {
 /* Zero means default everywhere; a negative number means 0 where that is said. Defaults, ranges and
  * units are in the agent's option table: `PROGRAM --options` prints it, and `troupe options dqn`.
  * Defaults are for small tasks, and of several sources:
- *   Acme (agents/jax/dqn/config.py at 770bc75): learning_rate, discount, target_period,
- * epsilon_end, min_replay_size, insert_tolerance, priority_exponent Rainbow (Hessel et al. 2018):
- * n_step, and importance_exponent, which begins there (0.4) and goes to 1; Acme has 5 and 0.2
- *   CleanRL (dqn.py at fe8d8a03): batch_size, epsilon_start; Acme has 256 and 0.05
- *   the papers of the losses and of dueling networks: huber_delta, munchausen_*, atoms,
- * value_least, value_most, quantiles, max_gradient_norm ours: hidden, epsilon_steps,
- * priority_epsilon; replay_size and samples_per_insert, of which Acme has 1 000 000 and 0.5 */
+ *
+ *   Acme      learning_rate, discount, target_period, epsilon_end, min_replay_size,
+ *             insert_tolerance, priority_exponent (agents/jax/dqn/config.py at 770bc75)
+ *   Rainbow   n_step, and importance_exponent, which begins there (0.4) and goes to 1; Acme has
+ *             5 and 0.2 (Hessel et al. 2018)
+ *   CleanRL   batch_size, epsilon_start; Acme has 256 and 0.05 (dqn.py at fe8d8a03)
+ *   papers    huber_delta, munchausen_*, atoms, value_least, value_most, quantiles,
+ *             max_gradient_norm (those of the losses and of dueling networks)
+ *   ours      hidden, epsilon_steps, priority_epsilon; replay_size and samples_per_insert, of
+ *             which Acme has 1 000 000 and 0.5 */
 typedef struct {
     trp_torso network;                   /* `dueling` and `noisy` are of all of them */
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */

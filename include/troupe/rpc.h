@@ -50,7 +50,9 @@ typedef struct {
  * On TRP_OK `*reply` is a message of the method's output type that the caller frees with
  * protobuf_c_message_free_unpacked(reply, NULL); otherwise it is NULL and trp_last_error() holds
  * the handler's own message. `reply` may be NULL when only the status matters. The texts in it are
- * as the peer sent them: no terminal should see those of one that is not trusted.
+ * as the peer sent them: no terminal should see those of one that is not trusted. A reply that came
+ * over a connection may take 8 times its bytes and 64 MiB decoded, more is RESOURCE_EXHAUSTED; a
+ * local object's, which no stranger made, is bounded by memory alone.
  * A local object's handler runs on this thread and is not interrupted: one that is late yields
  * DEADLINE_EXCEEDED when it returns. A method that its server marked blocking runs on the pool and
  * returns on time; in deterministic runs it runs on this thread, too, so that nothing depends on
@@ -179,9 +181,10 @@ typedef struct {
     uint64_t max_message_bytes;
     /* All received messages not yet destroyed, and what requests to services take decoded while
      * they are handled; 0: 1 GiB: beyond it such requests are UNAVAILABLE, and RESOURCE_EXHAUSTED
-     * where one takes more than all of it. As much again of services' replies that callers have not
-     * read: beyond it they are UNAVAILABLE, too. As much again of what raw calls sent and clients
-     * have not read: half of it is shared among those that ask for room. */
+     * where one takes more than all of it. That is its bytes and as much decoded, at least, which
+     * are there at once: give twice max_message_bytes, or more. As much again of services' replies
+     * that callers have not read: beyond it they are UNAVAILABLE, too. As much again of what raw
+     * calls sent and clients have not read: half of it is shared among those that ask for room. */
     uint64_t in_flight_bytes;
     /* A raw call whose client has read nothing for so long ends (RESOURCE_EXHAUSTED) if another has
      * waited as long for the room; so does a call of a service whose reply has been on its way for

@@ -57,7 +57,7 @@ trp_status admin_remove_checkpoints(struct admin_call *call);
 trp_status admin_verify(struct admin_call *call);
 
 /* The door of a struct admin's engine: `enter` of struct engine_door. */
-trp_status admin_enter(void *admin, trp_status (*work)(void *arg, struct engine *engine),
+trp_status admin_enter(void *owner, trp_status (*work)(void *arg, struct engine *engine),
                        void *arg);
 
 /* NOT_FOUND. */

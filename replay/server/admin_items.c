@@ -339,9 +339,11 @@ static struct fetch_plan *plan_take(struct admin *admin, const Troupe__ReplayFet
 static void plan_leave(struct admin *admin, const Troupe__ReplayFetchRequest *request,
                        struct fetch_plan *plan)
 {
+    bool more = plan->next < plan->walk.seen_count;
     buffer_cleanup(&plan->key);
-    plan->key = plan_key(request, plan->walk.after, &plan->rest);
-    if (plan->next == plan->walk.seen_count || plan->key.size > REPLAY_FETCH_KEY_BYTES_MAX) {
+    if (more)
+        plan->key = plan_key(request, plan->walk.after, &plan->rest);
+    if (!more || plan->key.size > REPLAY_FETCH_KEY_BYTES_MAX) {
         plan_destroy(plan);
         return;
     }

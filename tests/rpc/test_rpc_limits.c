@@ -35,6 +35,7 @@ extern char **environ;
 
 enum {
     WAIT_MS = 20000,
+    QUIET_MS = 500, /* of a server that has said that it takes no more */
     STREAMS = PEER_STREAMS,
     HALF_BYTES = 2 << 20,
     CLAIMED_BYTES = 3 << 20,
@@ -211,7 +212,8 @@ static size_t peer_send_halves(struct peer *peer)
         bool sent = false;
         for (uint32_t i = 0; i < STREAMS; i++)
             sent |= peer_send_some(peer, i, (trp_bytes){zeros, HALF_BYTES});
-        more = peer_listen(peer, sent ? 0 : 500) || sent;
+        int patience_ms = peer->reset_count > 0 ? QUIET_MS : WAIT_MS; /* it may be busy */
+        more = peer_listen(peer, sent ? 0 : patience_ms) || sent;
         size_t now = heap_bytes();
         most = now > most ? now : most;
     }

@@ -101,7 +101,7 @@ static trp_status write_numbers(const struct run *run)
         buffer_append(&text, text_bytes(line));
         free(line);
     }
-    trp_status status = run_dir_write(&run->dir, GENERATIONS, buffer_text(&text));
+    trp_status status = run_dir_keep(&run->dir, GENERATIONS, buffer_text(&text));
     buffer_cleanup(&text);
     return status;
 }

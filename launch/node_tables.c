@@ -119,7 +119,7 @@ static const trp_option learner_rows[] = {
     ROW(trp_learner_options, publish_every, .fallback = "10", .min = 1, .max = UINT32_MAX,
         .unit = "learner steps", .help = "between two versions of the parameters"),
     ROW(trp_learner_options, checkpoint_every_s, .max = UINT32_MAX, .unit = "seconds",
-        .help = "between two checkpoints; 0: after 1, 2, 4 ... of a life, then every 60"),
+        .help = "between two checkpoints; 0: after 1, 2, 4 ... of a run, then every 60"),
     ROW(trp_learner_options, max_steps, .unit = "learner steps",
         .help = "then the program stops; 0: no limit"),
     ROW(trp_learner_options, count, .fallback = "1", .min = 1, .max = LEARNERS_MAX,

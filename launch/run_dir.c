@@ -345,7 +345,7 @@ trp_status run_dir_write_config(const struct run_dir *dir, const struct launch_o
     char *text = config_text(program, options,
                              &(struct config_facts){dir->life, clock_wall_ns() / 1000000000,
                                                     dir->socket_dir, argc, argv});
-    trp_status status = run_dir_write(dir, RUN_CONFIG, text);
+    trp_status status = run_dir_keep(dir, RUN_CONFIG, text);
     free(text);
     return status;
 }
@@ -356,16 +356,18 @@ static bool stream_sync(FILE *file)
     return fflush(file) == 0 && (fsync(fileno(file)) == 0 || errno == EINVAL);
 }
 
-trp_status run_dir_write(const struct run_dir *dir, const char *name, const char *text)
+static trp_status replace_text(const struct run_dir *dir, const char *name, const char *text,
+                               bool lasts)
 {
     char *path = xasprintf("%s/%s", dir->path, name);
     char *fresh = xasprintf("%s/.%s.new", dir->path, name);
     trp_status status = TRP_OK;
     FILE *file = own_file_stream(fresh, "w");
-    bool failed = !file || fputs(text, file) < 0 || fputc('\n', file) < 0 || !stream_sync(file);
+    bool failed =
+        !file || fputs(text, file) < 0 || fputc('\n', file) < 0 || (lasts && !stream_sync(file));
     if (file && fclose(file) != 0)
         failed = true;
-    if (failed || rename(fresh, path) != 0 || (errno = dir_sync(dir->path)) != 0) {
+    if (failed || rename(fresh, path) != 0 || (lasts && (errno = dir_sync(dir->path)) != 0)) {
         status = path_error(errno == ELOOP || errno == ENXIO ? fresh : path, errno);
         if (file)
             unlink(fresh);
@@ -373,6 +375,16 @@ trp_status run_dir_write(const struct run_dir *dir, const char *name, const char
     free(fresh);
     free(path);
     return status;
+}
+
+trp_status run_dir_write(const struct run_dir *dir, const char *name, const char *text)
+{
+    return replace_text(dir, name, text, false);
+}
+
+trp_status run_dir_keep(const struct run_dir *dir, const char *name, const char *text)
+{
+    return replace_text(dir, name, text, true);
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */

@@ -54,10 +54,12 @@ TRP_MUST_USE trp_status run_dir_write_config(const struct run_dir *dir,
                                              const struct launch_options *options,
                                              const trp_program *program, int argc, char **argv);
 
-/* Replaces `name` in the directory by `text`, whole or not at all, also if the machine dies. On the
- * disk once it returns. */
+/* Replaces `name` in the directory by `text`, whole or not at all. */
 TRP_MUST_USE trp_status run_dir_write(const struct run_dir *dir, const char *name,
                                       const char *text);
+
+/* The same, also if the machine dies: it is on the disk when this returns. */
+TRP_MUST_USE trp_status run_dir_keep(const struct run_dir *dir, const char *name, const char *text);
 
 /* "DIR/logs/GROUP-INDEX.log"; caller frees. */
 char *run_dir_log_path(const char *dir, const struct node_group *group, uint32_t index);

@@ -55,7 +55,7 @@ struct trp_learner {
     struct learner_progress progress;
     struct saver saver;
     uint64_t begun_steps; /* of the last checkpoint that was begun */
-    int64_t begun_ns;     /* this life, by the monotonic clock */
+    int64_t begun_ns;     /* the first step of this life, by the monotonic clock; 0: none has */
     struct deadline end, save_due;
     trp_learner_counters own; /* the loop's; `shared` is what others read */
     struct mutex mutex;
@@ -163,22 +163,29 @@ static trp_status load(trp_learner *learner)
     return TRP_OK;
 }
 
-/* Unless it is said: a life is saved as often as it doubles, so that a young one that ends is not
- * all lost, until that is seldom. */
+/* A run that goes on has checkpoints from before, which frequent ones would push out. */
 static int64_t save_interval_ms(const trp_learner *learner)
 {
     if (learner->options.checkpoint_every_s > 0)
         return 1000 * (int64_t)learner->options.checkpoint_every_s;
-    int64_t age_ms = (clock_now_ns(&clock_monotonic) - learner->begun_ns) / 1000000;
-    if (age_ms < LEARNER_CHECKPOINT_FIRST_MS)
-        return LEARNER_CHECKPOINT_FIRST_MS;
-    return age_ms < LEARNER_CHECKPOINT_EVERY_MS ? age_ms : LEARNER_CHECKPOINT_EVERY_MS;
+    if (learner->own.resumed_from > 0)
+        return LEARNER_CHECKPOINT_EVERY_MS;
+    return saver_interval_ms((clock_now_ns(&clock_monotonic) - learner->begun_ns) / 1000000);
 }
 
 static void schedule_save(trp_learner *learner)
 {
     learner->save_due = deadline_in_ms(&clock_monotonic, save_interval_ms(learner));
     learner->begun_steps = learner->progress.steps;
+}
+
+/* It may have waited for its first batch, and for its group, for long. */
+static void note_first_batch(trp_learner *learner)
+{
+    if (learner->begun_ns > 0)
+        return;
+    learner->begun_ns = clock_now_ns(&clock_monotonic);
+    schedule_save(learner);
 }
 
 static bool writes_checkpoints(const trp_learner *learner)
@@ -200,7 +207,8 @@ static trp_status write_checkpoint(trp_learner *learner, bool last)
 static trp_status save(trp_learner *learner, bool last)
 {
     struct mode *mode = learner->update.mode;
-    if (!learner->checkpoint_dir && !mode->group && !mode->impl->gather)
+    bool owes = last && mode->impl->gather; /* servers have what it has not pushed yet */
+    if (!learner->checkpoint_dir && !mode->group && !owes)
         return TRP_OK;
     TRP_TRY(collect_owed(learner));
     if (mode->impl->gather)
@@ -511,6 +519,8 @@ static trp_status bring(trp_learner *learner, trp_batch *batches, struct mode_ro
         later = true;
     }
     round->has_batch = status == TRP_OK && !later;
+    if (round->has_batch)
+        note_first_batch(learner);
     round->stops = trp_stop_requested(learner->options.stop);
     round->over = deadline_passed(learner->end, &clock_monotonic);
     round->ended = learner->ended;
@@ -718,7 +728,6 @@ trp_status trp_learner_run(trp_learner *learner)
     learner->end = options->max_seconds > 0 && options->max_seconds < INT64_MAX / 1000
                        ? deadline_in_ms(&clock_monotonic, 1000 * (int64_t)options->max_seconds)
                        : DEADLINE_NEVER;
-    learner->begun_ns = clock_now_ns(&clock_monotonic);
     schedule_save(learner);
     learner->saver.saved_steps = learner->progress.steps;
     trp_status status = learner_loop(learner);

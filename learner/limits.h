@@ -50,7 +50,7 @@ enum {
      */
     LEARNER_SHARD_FIND_MS = 1000,
     LEARNER_PUBLISH_EVERY = 10,
-    /* learner.c: the first checkpoint of a life, and how far they are apart at most. */
+    /* saver.c: the first checkpoint of a life, and how far they are apart at most. */
     LEARNER_CHECKPOINT_FIRST_MS = 1000,
     LEARNER_CHECKPOINT_EVERY_MS = 60000,
     /* gang.c: a member that lives answers within a step and what it waits for in it; starting is

@@ -69,6 +69,6 @@ char *not_finite_where(const struct trp_update_run *run, uint64_t step)
     for (size_t i = 0; i < run->vectors.count && run->is_host && !where; i++)
         where = where_in_vector(&run->vectors.each[i]);
     if (!where && run->is_host && !run->mode->group)
-        where = xstrdup("all that it was made of is finite: it has diverged");
+        where = xstrdup("all that it was made of is finite");
     return where;
 }

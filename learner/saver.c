@@ -10,6 +10,14 @@
 
 #include <troupe/log.h>
 #include "core/status.h"
+#include "limits.h"
+
+int64_t saver_interval_ms(int64_t age_ms)
+{
+    if (age_ms < LEARNER_CHECKPOINT_FIRST_MS)
+        return LEARNER_CHECKPOINT_FIRST_MS;
+    return age_ms < LEARNER_CHECKPOINT_EVERY_MS ? age_ms : LEARNER_CHECKPOINT_EVERY_MS;
+}
 
 static trp_status put_copy(void *arg)
 {

@@ -16,6 +16,10 @@ struct saver {
     uint64_t written;     /* checkpoints */
 };
 
+/* Until the next checkpoint of a life that is `age_ms` old: a life is saved as often as it doubles,
+ * so that a young one that ends is not all lost, until that is seldom. */
+int64_t saver_interval_ms(int64_t age_ms);
+
 /* Waits for what is being written, and gives up the thread. */
 void saver_cleanup(struct saver *saver);
 

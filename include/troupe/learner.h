@@ -117,7 +117,8 @@ typedef struct {
     trp_stop *stop;                  /* borrowed; NULL: none */
     uint32_t publish_every;          /* steps; 0: 10; 1 where a source acts */
     const char *checkpoint_dir;      /* copied, made when missing; NULL: no checkpoints */
-    uint32_t checkpoint_every_s;     /* 0: after 1, 2, 4 ... seconds of a life, then every 60 */
+    uint32_t checkpoint_every_s;     /* 0: after 1, 2, 4 ... seconds, then every 60; of a
+                                        resumed run every 60 */
     uint64_t checkpoint_every_steps; /* 0: by time alone */
     bool resume;          /* from the newest readable checkpoint in checkpoint_dir, if any */
     uint64_t max_steps;   /* all lives together; 0: no limit */

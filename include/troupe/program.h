@@ -120,7 +120,7 @@ typedef struct {
                                the last bits with their number */
     uint32_t prefetch;      /* batches */
     uint32_t publish_every; /* steps */
-    uint32_t checkpoint_every_s; /* 0: after 1, 2, 4 ... seconds of a life, then every 60 */
+    uint32_t checkpoint_every_s; /* 0: after 1, 2, 4 ... seconds of a run, then every 60 */
     uint64_t max_steps;          /* then the program stops; 0: no limit */
     /* Learners that learn one set of parameters together; 0: 1. One of them publishes and saves;
      * who pulls from the group follows whichever that is. */

@@ -1,7 +1,6 @@
 #include "server_link.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,11 +29,12 @@ static ProtobufCService *service_of(const struct server_link *link)
 static void pause_before_retry(const struct server_link *link, uint32_t failures)
 {
     const struct learners_options *group = link->links->group;
-    int ms = SERVER_RETRY_MS << (failures < 4 ? failures : 4);
-    if (group->stop && !trp_stop_requested(group->stop))
-        trp_stop_wait(group->stop, ms);
-    else /* who stops has to reach it, too */
-        poll(NULL, 0, ms);
+    int64_t ms = SERVER_RETRY_MS << (failures < 4 ? failures : 4);
+    bool heeds = group->stop && !trp_stop_requested(group->stop);
+    trp_stop *stop = heeds ? group->stop : trp_stop_create(); /* who stops has to reach it, too */
+    trp_stop_wait(stop, ms);
+    if (!heeds)
+        trp_stop_destroy(stop);
     turns_pass();
 }
 

@@ -709,7 +709,7 @@ static void a_number_outlives_the_machine(void **state)
     struct scene scene;
     scene_begin(&scene, NULL);
     memset(asked_of_disk, 0, sizeof asked_of_disk);
-    assert_int_equal(run_dir_write(&scene.run.dir, "generations", "learner 7"), TRP_OK);
+    assert_int_equal(run_dir_keep(&scene.run.dir, "generations", "learner 7"), TRP_OK);
     assert_string_equal(asked_of_disk, "frd");
     scene_end(&scene);
 }

@@ -8,6 +8,7 @@
 
 #include <troupe/checkpoint.h>
 #include <troupe/log.h>
+#include "learner/saver.h"
 #include "learner_fixture.h"
 #include "tests/core/captured.h"
 
@@ -197,10 +198,40 @@ static void a_disk_that_fails_meanwhile_ends_the_run(void **state)
     trp_learner_destroy(learner);
 }
 
+static void a_life_is_saved_as_often_as_it_doubles_until_that_is_seldom(void **state)
+{
+    (void)state;
+    static const int64_t rows[][2] = {{0, 1000},      {999, 1000},    {1000, 1000},
+                                      {2000, 2000},   {4001, 4001},   {59999, 59999},
+                                      {60000, 60000}, {90000, 60000}, {INT64_MAX, 60000}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(saver_interval_ms(rows[i][0]), rows[i][1]);
+}
+
+/* Its two checkpoints stay what one goes back to, in place of two of its first seconds. */
+static void a_resumed_run_keeps_those_that_it_had(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    for (unsigned resumes = 0; resumes < 2; resumes++) {
+        trp_learner_loop_options options = loop_options(fixture, adding_create());
+        options.checkpoint_every_s = 0;
+        options.resume = resumes;
+        options.max_seconds = 2;
+        trp_learner *learner = learner_create(&options);
+        assert_int_equal(trp_learner_run(learner), TRP_OK);
+        uint64_t written = trp_learner_read(learner).checkpoints;
+        assert_true(resumes ? written == 1 : written > 1);
+        trp_learner_destroy(learner);
+    }
+}
+
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_life_is_saved_as_often_as_it_doubles_until_that_is_seldom),
+        WITH_FIXTURE(a_resumed_run_keeps_those_that_it_had),
         WITH_FIXTURE(vectors_of_a_failed_step_are_not_saved),
         WITH_FIXTURE(who_writes_checkpoints_says_that_the_last_one_is_missing),
         WITH_FIXTURE(what_was_learned_before_a_nan_is_in_a_checkpoint),

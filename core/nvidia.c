@@ -12,14 +12,18 @@
 
 #include "core/alloc.h"
 
-/* Under a prefix: a toolkit's, and those of wheels. */
-static const char *const folders[] = {"lib64", "lib", "lib/python3*/site-packages/nvidia/*/lib",
-                                      "lib64/python3*/site-packages/nvidia/*/lib",
-                                      "lib/python3*/dist-packages/nvidia/*/lib"};
+/* Under a prefix. */
+static const char *const folders[] = {"lib64", "lib"};
 
-static const char *const system_prefixes[] = {
-    "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda",   "/usr", "/usr/local",
-    "/opt/*",          "/opt/*/envs/*",     "/opt/*/.venv"};
+/* Under that of a Python, each one a prefix itself. */
+static const char *const wheels[] = {"lib/python3*/site-packages/nvidia/*",
+                                     "lib64/python3*/site-packages/nvidia/*",
+                                     "lib/python3*/dist-packages/nvidia/*"};
+
+static const char *const toolkits[] = {"/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"};
+
+static const char *const system_prefixes[] = {"/usr", "/usr/local", "/opt/*", "/opt/*/envs/*",
+                                              "/opt/*/.venv"};
 
 /* Under the user's home: pip --user, environments of venv, pyenv and conda. */
 static const char *const home_prefixes[] = {".local", "*", ".venv", ".pyenv/versions/*",
@@ -41,11 +45,29 @@ const char *nvidia_prefixes(void)
 
 enum { PYTHON_LINKS_MAX = 8 };
 
-static void add_prefix(char **list, const char *prefix, size_t length)
+static void add_prefix(char **list, const char *prefix)
 {
-    char *longer = xasprintf("%s:%.*s", *list, (int)length, prefix);
+    char *longer = xasprintf("%s%s:", *list, prefix);
     free(*list);
     *list = longer;
+}
+
+/* All else of a Python's prefix is the system's, as /usr/lib64, or whoever's. */
+static void add_wheels(char **list, const char *prefix, size_t length)
+{
+    for (size_t i = 0; i < sizeof wheels / sizeof *wheels; i++) {
+        char *folder = xasprintf("%.*s/%s", (int)length, prefix, wheels[i]);
+        add_prefix(list, folder);
+        free(folder);
+    }
+}
+
+static bool is_environment(const char *prefix, size_t length)
+{
+    char *path = xasprintf("%.*s/pyvenv.cfg", (int)length, prefix);
+    bool found = access(path, F_OK) == 0;
+    free(path);
+    return found;
 }
 
 /* How much of a path is left without its last name. */
@@ -57,13 +79,13 @@ static size_t length_above(const char *path, size_t length)
 }
 
 /* An environment's python3 is a link to that of the Python which it was made of. */
-static void add_python(char **list, const char *directory, size_t length)
+static void add_python(char **environments, char **others, const char *directory, size_t length)
 {
     char *path = xasprintf("%.*s/python3", (int)length, directory);
     for (int links = 0; links < PYTHON_LINKS_MAX && access(path, X_OK) == 0; links++) {
         char target[1024];
-        size_t bin = length_above(path, strlen(path));
-        add_prefix(list, path, length_above(path, bin));
+        size_t bin = length_above(path, strlen(path)), prefix = length_above(path, bin);
+        add_wheels(is_environment(path, prefix) ? environments : others, path, prefix);
         ssize_t bytes = readlink(path, target, sizeof target);
         if (bytes <= 0 || (size_t)bytes == sizeof target)
             break;
@@ -82,18 +104,21 @@ void nvidia_look_about(char *(*value_of)(const char *name))
     static char *about; /* for the life of the process */
     const char *path = value_of("PATH");
     if (!about) {
-        about = xstrdup("");
+        char *entered = xstrdup(""), *others = xstrdup("");
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             const char *value = value_of(names[i]);
-            if (value)
-                add_prefix(&about, value, strlen(value));
+            if (value && *value)
+                add_prefix(&entered, value);
         }
         for (const char *at = path ? path : ""; *at;) {
             size_t length = strcspn(at, ":");
             if (*at == '/')
-                add_python(&about, at, length);
+                add_python(&entered, &others, at, length);
             at += length + (at[length] == ':');
         }
+        about = xasprintf("%s:%s", entered, others);
+        free(entered);
+        free(others);
     }
     nvidia_look_under(about);
 }
@@ -128,29 +153,53 @@ static bool open_matching(struct nvidia_library *library, const char *pattern)
     return opened;
 }
 
-/* `prefix` is a pattern of `length` bytes under `base`. */
-static bool open_under(struct nvidia_library *library, const char *base, const char *prefix,
-                       size_t length, const char *name)
+static bool open_in_folders(struct nvidia_library *library, const char *prefix, const char *name)
 {
     bool opened = false;
     for (size_t i = 0; i < sizeof folders / sizeof *folders && !opened; i++) {
-        char *pattern = xasprintf("%s%.*s/%s/%s", base, (int)length, prefix, folders[i], name);
+        char *pattern = xasprintf("%s/%s/%s", prefix, folders[i], name);
         opened = open_matching(library, pattern);
         free(pattern);
     }
     return opened;
 }
 
-static bool open_under_prefixes(struct nvidia_library *library, const char *name)
+/* `prefix` is a pattern. */
+static bool open_under(struct nvidia_library *library, const char *prefix, const char *name)
 {
-    bool opened = false;
-    for (const char *at = prefixes; *at && !opened;) {
-        size_t length = strcspn(at, ":");
-        if (length > 0)
-            opened = open_under(library, "", at, length, name);
-        at += length + (at[length] == ':');
+    bool opened = open_in_folders(library, prefix, name);
+    for (size_t i = 0; i < sizeof wheels / sizeof *wheels && !opened; i++) {
+        char *folder = xasprintf("%s/%s", prefix, wheels[i]);
+        opened = open_in_folders(library, folder, name);
+        free(folder);
     }
     return opened;
+}
+
+static bool open_of_machine(struct nvidia_library *library, const char *name)
+{
+    bool opened = open_at(library, name);
+    for (size_t i = 0; i < sizeof toolkits / sizeof *toolkits && !opened; i++)
+        opened = open_under(library, toolkits[i], name);
+    return opened;
+}
+
+/* The machine's turn is at the first empty prefix, else the last one. */
+static bool open_in_turn(struct nvidia_library *library, const char *name)
+{
+    bool opened = false, machine = false;
+    for (const char *at = prefixes; *at && !opened;) {
+        size_t length = strcspn(at, ":");
+        char *prefix = xasprintf("%.*s", (int)length, at);
+        if (length > 0)
+            opened = open_under(library, prefix, name);
+        else if (!machine)
+            opened = open_of_machine(library, name);
+        machine = machine || length == 0;
+        free(prefix);
+        at += length + (at[length] == ':');
+    }
+    return opened || (!machine && open_of_machine(library, name));
 }
 
 static bool open_at_home(struct nvidia_library *library, const char *name)
@@ -159,11 +208,12 @@ static bool open_at_home(struct nvidia_library *library, const char *name)
     struct passwd user, *found = NULL;
     if (getpwuid_r(getuid(), &user, room, sizeof room, &found) != 0 || !found)
         return false;
-    char *home = xasprintf("%s/", user.pw_dir);
     bool opened = false;
-    for (size_t i = 0; i < sizeof home_prefixes / sizeof *home_prefixes && !opened; i++)
-        opened = open_under(library, home, home_prefixes[i], strlen(home_prefixes[i]), name);
-    free(home);
+    for (size_t i = 0; i < sizeof home_prefixes / sizeof *home_prefixes && !opened; i++) {
+        char *prefix = xasprintf("%s/%s", user.pw_dir, home_prefixes[i]);
+        opened = open_under(library, prefix, name);
+        free(prefix);
+    }
     return opened;
 }
 
@@ -174,10 +224,10 @@ void nvidia_open(struct nvidia_library *library, const char *name)
              "%s is neither where the loader looks nor in /usr/local/cuda or site-packages/nvidia "
              "of a Python",
              name);
-    if (open_under_prefixes(library, name) || open_at(library, name))
+    if (open_in_turn(library, name))
         return;
     for (size_t i = 0; i < sizeof system_prefixes / sizeof *system_prefixes; i++)
-        if (open_under(library, "", system_prefixes[i], strlen(system_prefixes[i]), name))
+        if (open_under(library, system_prefixes[i], name))
             return;
     open_at_home(library, name);
 }

@@ -8,19 +8,21 @@ struct nvidia_library {
     char path[1024]; /* where it is; else where it was looked for, or why it does not load */
 };
 
-/* Directories to look under first, with colons between them: toolkits (CUDA_HOME) or environments
- * of Python (VIRTUAL_ENV). Borrowed; before any thread opens a library. */
+/* Directories to look under before the machine's, with colons between them: toolkits (CUDA_HOME) or
+ * environments of Python (VIRTUAL_ENV). Those behind an empty one come after the machine's.
+ * Borrowed; before any thread opens a library. */
 void nvidia_look_under(const char *prefixes);
 const char *nvidia_prefixes(void); /* "": none */
 
 /* The same of an environment, whose variables `value_of` (getenv) tells: CUDA_HOME, VIRTUAL_ENV and
- * CONDA_PREFIX, then what each python3 of PATH is part of, which need not be an environment that
- * was entered. The first time counts. */
+ * CONDA_PREFIX, then the wheels of each python3 of PATH, which need not be an environment that was
+ * entered; of Pythons that are none (they have no pyvenv.cfg, as /usr/bin/python3), and of those
+ * that environments were made of, after the machine's. The first time counts. */
 void nvidia_look_about(char *(*value_of)(const char *name));
 
-/* Opens the library of that name ("libnccl.so.2"), which stays open: under those prefixes, where
- * the loader looks, in /usr/local/cuda, /opt/cuda and the like, then in site-packages/nvidia of
- * each Python of the system and of the user's home. */
+/* Opens the library of that name ("libnccl.so.2"), which stays open: under those prefixes and, as
+ * the machine's, where the loader looks, in /usr/local/cuda and /opt/cuda; then under /usr,
+ * /usr/local and /opt, and in site-packages/nvidia of each Python there and in the user's home. */
 void nvidia_open(struct nvidia_library *library, const char *name);
 
 #endif

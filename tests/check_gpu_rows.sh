@@ -31,17 +31,22 @@ echo "INFO device cuda:0 is NVIDIA H200, of compute capability 9.0, with 1 of 2 
 printf '[ RUN      ] one\n[       OK ] one\nfarthest\t1e-06\n'
 END
 cp "$there/bin/test_plans" "$there/bin/test_phases"
+program "$there/bin/test_nccl_gpu" <<'END'
+printf '[ RUN      ] joins\nskipped: no NCCL (libnccl.so.2 is nowhere)\n[  SKIPPED ] joins\n'
+END
 check correct
 [ "$status" = 0 ] || { cat "$table"; exit 1; }
 wants '^GPU +NVIDIA H200, 580.159.04, 143771 MiB$'
 wants '^test_plans: one +passed$'
 wants '^farthest +1e-06$'
+wants '^test_nccl_gpu: joins +skipped: no NCCL \(libnccl.so.2 is nowhere\)$'
 [ "$(grep -c 'products: cuBLASLt 13.1.0 (/a/lib) *$' "$table")" = 1 ] || { cat "$table"; exit 1; }
 grep -q '1 of 2 MiB free' "$table.log"
 
 # That our program finds no GPU is no row that is skipped; nor is it with failures, crashes, and what is printed in their midst.
 program "$there/bin/test_plans" <<'END'
-printf 'skipped: no GPU (device cuda:0: no driver)\n[  SKIPPED ] two\n[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] two\n'
+printf '[ RUN      ] none\nskipped: no NCCL (it is nowhere)\n[  SKIPPED ] none\n[ RUN      ] unsaid\n[  SKIPPED ] unsaid\n'
+printf '[ RUN      ] two\nskipped: no GPU (device cuda:0: no driver)\n[  SKIPPED ] two\n[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] two\n'
 END
 program "$there/bin/test_phases" <<'END'
 printf '[ RUN      ] told\n'; printf 'ERROR: loss is 2: not 1\n[  ERROR   ] --- [   LINE   ] --- here\n[  FAILED  ] told\n' >&2
@@ -51,11 +56,12 @@ program "$there/bin/test_policies" <<<'echo "CUDA is gone" >&2; exit 70'
 check correct
 [ "$status" = 1 ] || { echo "it ended with $status"; exit 1; }
 wants '^test_plans: two +FAILED: the machine has a GPU, and the program found none: device cuda:0: no driver$'
+wants '^test_plans: unsaid +FAILED: the machine has a GPU, and the program found none$'
 wants '^test_phases: wrong +FAILED: 0 != 0x1$'
 wants '^test_phases: told +FAILED: loss is 2: not 1$'
 wants '^test_phases: fine +passed$'
 wants '^test_policies +FAILED: it ended with 70: CUDA is gone$'
-[ "$(grep -c FAILED "$table")" = 4 ] || { cat "$table"; exit 1; }
+[ "$(grep -c FAILED "$table")" = 5 ] || { cat "$table"; exit 1; }
 program "$there/bin/test_plans" <<<'exit 0'
 program "$there/bin/test_phases" <<<'exit 0'
 program "$there/bin/bench_gpu" <<<'echo "bench_gpu: no driver" >&2; printf "MLP\tskipped: no GPU\n"'

@@ -8,16 +8,15 @@
 #include "tests/nn/cuda/real_gpu.h"
 #include "alone.h"
 
-/* False: there is no NCCL, which is a row of scripts/gpu-check. */
-static bool found_nccl(struct nccl_api *api)
+/* Its version is a row of scripts/gpu-check; that there is none is a test's that is skipped. */
+static void need_nccl(struct nccl_api *api)
 {
-    bool found = nccl_open(api) == TRP_OK;
-    if (found)
-        printf("NCCL of one rank\t%d.%d.%d (%s)\n", api->version / 10000, api->version / 100 % 100,
-               api->version % 100, api->path);
-    else
-        printf("NCCL of one rank\tskipped: %s\n", trp_last_error());
-    return found;
+    if (nccl_open(api) != TRP_OK) {
+        print_message("skipped: no NCCL (%s)\n", trp_last_error());
+        skip();
+    }
+    printf("NCCL of one rank\t%d.%d.%d (%s)\n", api->version / 10000, api->version / 100 % 100,
+           api->version % 100, api->path);
 }
 
 static void one_rank_joins_by_nccl_and_leaves_again_and_again(void **state)
@@ -25,8 +24,8 @@ static void one_rank_joins_by_nccl_and_leaves_again_and_again(void **state)
     trp_device *device = real_gpu();
     struct nccl_api api;
     (void)state;
-    if (found_nccl(&api))
-        check_generations(device);
+    need_nccl(&api);
+    check_generations(device);
 }
 
 static void a_kernel_of_it_is_captured_and_launched_again(void **state)
@@ -34,8 +33,8 @@ static void a_kernel_of_it_is_captured_and_launched_again(void **state)
     trp_device *device = real_gpu();
     struct nccl_api api;
     (void)state;
-    if (found_nccl(&api))
-        check_kernel(device, &api, false);
+    need_nccl(&api);
+    check_kernel(device, &api, false);
 }
 
 int main(void)

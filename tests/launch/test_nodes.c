@@ -268,7 +268,8 @@ static void a_short_life_forgets_no_steps(void **state)
 static void a_life_without_a_checkpoint_counts_in_no_total(void **state)
 {
     struct scene *scene = *state;
-    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--", "plays", NULL};
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--set=learner.checkpoint_every_s=100000",
+                          "--",          "plays",         NULL};
     const char *resume[] = {NODES_PROGRAM, "--resume", "--run-dir=run", "--max-steps=7", "--",
                             "plays",       NULL};
     scene_start(scene, argv);

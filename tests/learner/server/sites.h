@@ -51,13 +51,28 @@ static inline Troupe__ParameterServer_Service *real_of(const struct line *line)
     return (Troupe__ParameterServer_Service *)trp_parameter_server_service(line->server);
 }
 
+static inline bool line_maps(struct line *line)
+{
+    mutex_lock(&line->mutex);
+    bool maps = line->maps;
+    mutex_unlock(&line->mutex);
+    return maps;
+}
+
+static inline void line_let_map(struct line *line, bool maps)
+{
+    mutex_lock(&line->mutex);
+    line->maps = maps;
+    mutex_unlock(&line->mutex);
+}
+
 static inline void line_join(Troupe__ParameterServer_Service *service,
                              const Troupe__ServerJoinRequest *request,
                              Troupe__ServerJoinReply_Closure closure, void *data)
 {
     struct line *line = (struct line *)service;
     Troupe__ServerJoinRequest other = *request;
-    other.pid += line->maps;
+    other.pid += line_maps(line);
     if (not_there(line) != TRP_OK)
         closure(NULL, data);
     else

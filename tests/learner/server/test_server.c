@@ -63,7 +63,7 @@ static void learn_by_downpour(const struct downpour *rule, uint64_t steps, bool 
                                               .fetch_every = rule->fetch_every},
                false);
     for (size_t i = 0; i < SERVERS; i++)
-        site.lines[i].maps = maps;
+        line_let_map(&site.lines[i], maps);
     learn(&(struct lesson){.optimizer = &sgd,
                            .site = &site,
                            .steps = steps,
@@ -434,7 +434,7 @@ static void pair_run(struct pair *pair, trp_parameter_server_options options, ui
     cond_init(&pair->changed);
     site_begin(&pair->site, options, true);
     for (size_t i = 0; i < SERVERS; i++)
-        pair->site.lines[i].maps = are.maps;
+        line_let_map(&pair->site.lines[i], are.maps);
     pair->gang = trp_gang_create(&(trp_gang_options){
         .name = "learner", .count = LEARNERS_HERE, .keeps_nothing = true, .last_number = 5});
     for (uint32_t i = 0; i < LEARNERS_HERE; i++) {
@@ -488,7 +488,7 @@ static void reads_are_counted_where_they_happen(void **state)
         struct site site;
         site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, true);
         for (size_t i = 0; i < SERVERS; i++)
-            site.lines[i].maps = maps;
+            line_let_map(&site.lines[i], maps);
         struct falling *falling = falling_create(&of_the_first);
         trp_learner_servers servers = servers_of(&site, 0, 2);
         trp_learner *learner;

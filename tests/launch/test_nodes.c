@@ -87,7 +87,8 @@ static void what_own_nodes_report_is_in_the_line(void **state)
 static void a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first(void **state)
 {
     struct scene *scene = *state;
-    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--", "plays", NULL};
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--set=learner.checkpoint_every_s=100000",
+                          "--",          "plays",         NULL};
     scene_start(scene, argv);
     scene_await(scene, "run/metrics.csv", "learner/0,loss,");
     char *dir = scene_path(scene, "run/learner"), *away = scene_path(scene, "away");

@@ -65,11 +65,7 @@ uint64_t hogwild_layout(const struct vectors *vectors)
     uint64_t hash = HASH_BYTES_EMPTY;
     for (size_t i = 0; i < vectors->count; i++) {
         const trp_vector_spec *spec = vectors->each[i].spec;
-        char *tensors = trp_net_layout(spec->tensors, spec->tensor_count, 0);
-        hash = hash_bytes(hash, spec->name, strlen(spec->name) + 1);
-        hash = hash_bytes(hash, &spec->count, sizeof spec->count);
-        hash = hash_bytes(hash, tensors, strlen(tensors) + 1);
-        free(tensors);
+        hash = vector_hash(hash, spec);
         for (size_t k = 0; spec->learned && k < trp_optimizer_states(&spec->optimizer); k++) {
             const char *name = trp_optimizer_state_name(&spec->optimizer, k);
             hash = hash_bytes(hash, name, strlen(name) + 1);

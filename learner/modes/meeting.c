@@ -3,10 +3,10 @@
 #include "synchronous.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
+#include "learner/server/optimizer_message.h"
 
 static uint64_t hash_number(uint64_t hash, double number)
 {
@@ -33,30 +33,12 @@ uint64_t synchronous_fingerprint(const struct synchronous *s)
     for (size_t i = 0; i < s->base.vectors->count; i++) {
         const trp_vector_spec *spec = s->base.vectors->each[i].spec;
         const trp_optimizer *rule = &spec->optimizer;
-        const double numbers[] = {(double)spec->count,
-                                  spec->learned,
-                                  rule->kind,
-                                  rule->schedule,
-                                  rule->learning_rate,
-                                  rule->final_rate,
-                                  (double)rule->schedule_steps,
-                                  (double)rule->warmup_steps,
-                                  rule->weight_decay,
-                                  rule->beta1,
-                                  rule->beta2,
-                                  rule->alpha,
-                                  rule->epsilon,
-                                  rule->momentum,
-                                  rule->nesterov,
-                                  rule->centered,
-                                  rule->epsilon_inside,
-                                  rule->max_norm,
-                                  rule->skip_not_finite};
-        char *layout = trp_net_layout(spec->tensors, spec->tensor_count, 0);
-        hash = hash_bytes(hash, spec->name, strlen(spec->name));
+        const double others[] = {spec->learned, rule->max_norm, rule->skip_not_finite};
+        double numbers[OPTIMIZER_NUMBERS];
+        optimizer_numbers(rule, numbers);
+        hash = vector_hash(hash, spec);
         hash = hash_bytes(hash, numbers, sizeof numbers);
-        hash = hash_bytes(hash, layout, strlen(layout));
-        free(layout);
+        hash = hash_bytes(hash, others, sizeof others);
     }
     return hash;
 }

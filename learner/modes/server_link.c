@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
-#include <troupe/nn.h>
 #include <troupe/rng.h>
 #include <troupe/rpc.h>
 #include "core/alloc.h"
@@ -326,14 +325,6 @@ static ProtobufCBinaryData bytes_of_range(const struct server_link *link, const 
                                  .data = (uint8_t *)(uintptr_t)(vector + link->lo)};
 }
 
-static uint64_t layout_hash(const trp_vector_spec *spec)
-{
-    char *layout = trp_net_layout(spec->tensors, spec->tensor_count, 0);
-    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, layout, strlen(layout));
-    free(layout);
-    return hash;
-}
-
 trp_status server_link_join(struct server_link *link, uint64_t steps)
 {
     Troupe__ServerJoinRequest request = TROUPE__SERVER_JOIN_REQUEST__INIT;
@@ -354,7 +345,7 @@ trp_status server_link_join(struct server_link *link, uint64_t steps)
     request.states = states;
     request.optimizer_steps = vector_phases(link->vector)->steps;
     request.steps = steps;
-    request.layout = layout_hash(link->vector->spec);
+    request.layout = vector_hash(HASH_BYTES_EMPTY, link->vector->spec);
     leave_memory(link);
     offer_memory(link, &request, &place);
     ProtobufCMessage *message;

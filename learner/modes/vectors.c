@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/nn.h>
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "learner/server/shared_values.h"
 
 static trp_status vector_prepare(struct vector *vector, const trp_vector_spec *spec,
@@ -124,6 +126,16 @@ void vector_step(const struct vectors *vectors, const struct vector *vector)
             trp_phase_step(vectors->queue, &spec->optimizer, values, vector->grads, state,
                            spec->tensors[i].offset,
                            spec->tensors[i].offset + spec->tensors[i].count, phases);
+}
+
+uint64_t vector_hash(uint64_t hash, const trp_vector_spec *spec)
+{
+    char *layout = trp_net_layout(spec->tensors, spec->tensor_count, 0);
+    hash = hash_bytes(hash, spec->name, strlen(spec->name) + 1);
+    hash = hash_bytes(hash, &spec->count, sizeof spec->count);
+    hash = hash_bytes(hash, layout, strlen(layout) + 1);
+    free(layout);
+    return hash;
 }
 
 void vectors_make_whole(struct vectors *vectors)

@@ -56,6 +56,9 @@ TRP_MUST_USE trp_status vectors_store(const struct vectors *vectors);
 /* Steps all of it, as its phases say. */
 void vector_step(const struct vectors *vectors, const struct vector *vector);
 
+/* Adds to a hash what all who have a vector must agree in: its name, count, and what lies where. */
+uint64_t vector_hash(uint64_t hash, const trp_vector_spec *spec);
+
 /* Room for the whole state where a learner has a part of it; and no more. */
 void vectors_make_whole(struct vectors *vectors);
 void vectors_drop_whole(struct vectors *vectors);

@@ -60,9 +60,8 @@ struct launch_options {
 TRP_MUST_USE trp_status launch_options_parse(struct launch_options *options, int argc, char **argv);
 void launch_options_cleanup(struct launch_options *options);
 
-/* Adds " --NAME=VALUE" to `*flags`, on the heap or NULL, as a shell takes it; VALUE NULL: "
- * --NAME".
- */
+/* Adds " --NAME=VALUE", as a shell takes it, to `*flags`, on the heap or NULL; without VALUE, NULL,
+ * a flag that has none. */
 void flags_append(char **flags, const char *name, const char *value);
 
 /* " -- ARGS" for `build`, as a shell takes them, or "". Caller frees. */

@@ -6,19 +6,16 @@
 
 #include "core/alloc.h"
 
-/* The first of them; count: all are finite. */
-static size_t first_float(const float *numbers, size_t count)
+static double number_at(const void *numbers, bool is_double, size_t place)
 {
-    size_t place = 0;
-    while (place < count && isfinite(numbers[place]))
-        place++;
-    return place;
+    return is_double ? ((const double *)numbers)[place] : (double)((const float *)numbers)[place];
 }
 
-static size_t first_double(const double *numbers, size_t count)
+/* The first of them; count: all are finite. */
+static size_t first_not_finite(const void *numbers, bool is_double, size_t count)
 {
     size_t place = 0;
-    while (place < count && isfinite(numbers[place]))
+    while (place < count && isfinite(number_at(numbers, is_double, place)))
         place++;
     return place;
 }
@@ -27,17 +24,16 @@ static char *where_in_column(const trp_batch_spec *source, const trp_batch *batc
 {
     const trp_tensor_spec *spec = &source->columns.specs[column];
     const void *numbers = batch->columns[column];
-    bool is_float = spec->dtype == TRP_FLOAT32, is_double = spec->dtype == TRP_FLOAT64;
-    size_t of_item =
-        is_float || is_double ? trp_tensor_bytes(spec) / trp_dtype_size(spec->dtype) : 0;
-    size_t count = of_item * batch->rows;
-    size_t place = is_float ? first_float(numbers, count) : first_double(numbers, count);
+    bool is_double = spec->dtype == TRP_FLOAT64;
+    if (!is_double && spec->dtype != TRP_FLOAT32)
+        return NULL;
+    size_t of_item = trp_tensor_bytes(spec) / trp_dtype_size(spec->dtype);
+    size_t count = of_item * batch->rows, place = first_not_finite(numbers, is_double, count);
     if (place == count)
         return NULL;
-    double number = is_float ? ((const float *)numbers)[place] : ((const double *)numbers)[place];
     return xasprintf("'%s' of item %" PRIu64 " of '%s' is %g", spec->name,
                      batch->keys ? batch->keys[place / of_item] : place / of_item, source->table,
-                     without_sign(number));
+                     without_sign(number_at(numbers, is_double, place)));
 }
 
 static char *where_in_batch(const trp_batch_spec *source, const trp_batch *batch)
@@ -50,11 +46,11 @@ static char *where_in_batch(const trp_batch_spec *source, const trp_batch *batch
 
 static char *where_in_vector(const struct vector *vector)
 {
-    size_t place = first_float(vector->values.there, vector->spec->count);
+    size_t place = first_not_finite(vector->values.there, false, vector->spec->count);
     if (place == vector->spec->count)
         return NULL;
     return xasprintf("number %zu of '%s' is %g", place, vector->spec->name,
-                     without_sign((double)((const float *)vector->values.there)[place]));
+                     without_sign(number_at(vector->values.there, false, place)));
 }
 
 char *not_finite_where(const struct trp_update_run *run, uint64_t step)

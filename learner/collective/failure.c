@@ -25,6 +25,8 @@
 #include "event.h"
 #include "native.h"
 
+static const int64_t silence_ns = COLLECTIVE_SILENCE_MS * INT64_C(1000000);
+
 static void tell_all(struct trp_collective *c, const struct notice *notice, const char *text)
 {
     for (uint32_t peer = 0; peer < c->size; peer++)
@@ -271,10 +273,9 @@ enum found { NOT_YET, FOUND_LOST, FOUND_NOBODY };
 /* Some rank goes on: what was answered is over. Or all that were asked live, for long enough. */
 static enum found ask_anew(struct trp_collective *c, int64_t now)
 {
-    int64_t silence = COLLECTIVE_SILENCE_MS * INT64_C(1000000);
     for (uint32_t peer = 0; peer < c->size; peer++)
         c->peers[peer].asked = 0;
-    return now > c->first->began_ns + c->timeout_ns + 2 * silence ? FOUND_NOBODY : NOT_YET;
+    return now > c->first->began_ns + c->timeout_ns + 2 * silence_ns ? FOUND_NOBODY : NOT_YET;
 }
 
 /* Whom all wait for, after the deadline. Ranks may be an operation behind, so each is asked for in
@@ -295,8 +296,7 @@ static enum found find_lost(struct trp_collective *c, int64_t now, uint32_t *los
         if (is_silent || peer->answer.rank == rank)
             *lost = rank;
         if (is_silent)
-            return now > peer->asked_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000) ? FOUND_LOST
-                                                                                   : NOT_YET;
+            return now > peer->asked_ns + silence_ns ? FOUND_LOST : NOT_YET;
         if (peer->answer.rank == rank)
             return FOUND_LOST;
         at = peer->answer.call.sequence;
@@ -320,7 +320,7 @@ void collective_give_up(struct trp_collective *c, uint32_t judge, trp_status sta
         c->gave_up = sequence;
         c->gave_up_ns = now;
         notice_send(&c->peers[judge].line, &notice, text);
-    } else if (c->rank == judge || now > c->gave_up_ns + COLLECTIVE_SILENCE_MS * INT64_C(1000000)) {
+    } else if (c->rank == judge || now > c->gave_up_ns + silence_ns) {
         fail_with(c, status, status, xstrdup(text));
     }
 }
@@ -382,7 +382,6 @@ static int64_t worries_after(const struct trp_collective *c)
  * ends of a lane find it broken, and say the same. */
 static void give_up_broken(struct trp_collective *c, int64_t now)
 {
-    int64_t silence = COLLECTIVE_SILENCE_MS * INT64_C(1000000);
     for (uint32_t peer = 0; peer < c->size && c->status == TRP_OK; peer++) {
         const struct group_peer *it = &c->peers[peer];
         if (it->broken_ns == 0)
@@ -390,7 +389,7 @@ static void give_up_broken(struct trp_collective *c, int64_t now)
         if (it->line.left)
             collective_fail(c, TRP_UNAVAILABLE, "rank %" PRIu32 " of %" PRIu32 " has left", peer,
                             c->size);
-        else if (now > it->broken_ns + silence)
+        else if (now > it->broken_ns + silence_ns)
             collective_give_up(c, 0, TRP_UNAVAILABLE,
                                "rank %" PRIu32 " of %" PRIu32 " is cut off from rank %" PRIu32,
                                peer < c->rank ? peer : c->rank, c->size,

@@ -50,8 +50,8 @@ static trp_status push_gradient(struct server_mode *mode, size_t index, float *g
 {
     for (size_t i = 0; i < mode->servers.count; i++) {
         struct server_link *link = &mode->each[index].links[i];
-        TRP_TRY(server_link_push(link, grads, scale, i == 0 ? mode->unsaid : 0));
-        mode->unsaid = 0;
+        TRP_TRY(server_link_push(link, grads, scale, mode->unsaid));
+        mode->unsaid = 0; /* to server 0, the first one */
     }
     return TRP_OK;
 }

@@ -214,15 +214,13 @@ static void assert_goes_on(struct scene *scene, const struct table *seen)
 
 static const char warning[] = "Z warn "; /* behind the time, in logs and on the terminal */
 
-/* Every user of the server has something to say; the terminal need not show it six times. */
-static void assert_complaints_are_few(const struct scene *scene)
+/* Every user of the server has something to say. The terminal shows it until the launcher knows of
+ * the death, which a busy machine may tell it late; then the logs alone have it. */
+static void assert_nobody_complains_after(const struct scene *scene, const char *failure)
 {
-    char *text = scene_read(scene, "err");
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, warning)); at++)
-        count++;
-    if (count > 2)
-        fail_msg("%zu complaints:\n%s", count, text);
+    char *text = scene_read(scene, "err"), *known = strstr(text, failure);
+    if (!known || strstr(known, warning))
+        fail_msg("%s:\n%s", known ? "a complaint of what is known" : "no such failure", text);
     free(text);
     assert_file_contains(scene, "run/logs/actor-0.log", warning);
 }
@@ -236,7 +234,7 @@ static void a_run_survives_the_death_of_its_replay_server(void **state)
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err", "failed: replay/0: it was killed by signal 9 (Killed)");
     assert_file_contains(scene, "err", "dqn_cartpole --resume=run --target-return=100000\n");
-    assert_complaints_are_few(scene);
+    assert_nobody_complains_after(scene, "replay/0 failed: it was killed by");
     struct learned learned = learned_so_far(scene);
     assert_true((double)learned.steps == summed_up(scene, "err", " learner steps"));
     double actor_steps = summed_up(scene, "err", " actor steps");

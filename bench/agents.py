@@ -3,8 +3,8 @@
 
     bench/agents.py [--bin DIR] [--peer DIR] [--keep DIR] [CASE...]
 
-A case is a program, run to its own end with seeds 1 to 5, a process per node, in a fresh run directory each: its evaluator has to
-see the target reached, confirm it on fresh episodes, save those parameters and end the program with status 0, and they have to be
+A case is a program, run to its own end with seeds 1 to 5 (IMPALA's 1 to 15: their steps scatter by more than what is told apart),
+a process per node, in a fresh run directory each: its evaluator has to see the target reached, confirm it on fresh episodes, save those parameters and end the program with status 0, and they have to be
 made within so many environment steps and seconds. Seconds are those of the whole program, from its start until it is gone. A peer's are the steps of
 its published result at the steps/s that it has here (bench/peers/sb3_steps.py). Rows are those of bench/rows.awk. Cases that are compared
 with one another take turns, seed by seed: what else keeps the machine busy does so for all of them.
@@ -28,8 +28,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-SEEDS = range(1, 6)
-
 
 @dataclass(frozen=True)
 class Case:
@@ -44,8 +42,12 @@ class Case:
     beside: str = ""  # the case that does the same with one learner, or one actor
     sets: str = ""  # options of every run
     learners: int = 1  # together: what they send is told
+    seeds: int = 5
+    learned: int = 0  # steps of environments in a learner's step, if each is learned from once; 0: as actors tell them, every 100 ms
     offline: bool = False
 
+
+IMPALA = {"seeds": 15, "learned": 8 * 32}  # its options unroll and batch_size
 
 CASES = [
     Case("ppo_cartpole_fused", "ppo_cartpole fused", "CartPole-v1 to 475", 500_000, 60, "ppo_cartpole",
@@ -76,12 +78,12 @@ CASES = [
     Case("qrdqn_mountaincar", "qrdqn_mountaincar", "MountainCar-v0 to -110", 120_000, 120, "qrdqn_mountaincar",
          "agent.hidden=256,256 agent.n_step=1 agent.priority_exponent=0 agent.batch_size=128 "
          "agent.samples_per_insert=64 agent.min_replay_size=100 actor.max_steps=10000"),
-    Case("impala_cartpole_1", "impala_cartpole 1", "CartPole-v1 to 475", 5_000_000, 60),
-    Case("impala_cartpole_2", "impala_cartpole 2", "CartPole-v1 to 475", 5_000_000, 60, beside="impala_cartpole_1"),
-    Case("impala_cartpole_4", "impala_cartpole 4", "CartPole-v1 to 475", 5_000_000, 60, beside="impala_cartpole_1"),
-    Case("impala_catch_1", "impala_cartpole Catch 1", "Catch to 0.95", 5_000_000, 60),
-    Case("impala_catch_2", "impala_cartpole Catch 2", "Catch to 0.95", 5_000_000, 60, beside="impala_catch_1"),
-    Case("impala_catch_4", "impala_cartpole Catch 4", "Catch to 0.95", 5_000_000, 60, beside="impala_catch_1"),
+    Case("impala_cartpole_1", "impala_cartpole 1", "CartPole-v1 to 475", 5_000_000, 60, **IMPALA),
+    Case("impala_cartpole_2", "impala_cartpole 2", "CartPole-v1 to 475", 5_000_000, 60, beside="impala_cartpole_1", **IMPALA),
+    Case("impala_cartpole_4", "impala_cartpole 4", "CartPole-v1 to 475", 5_000_000, 60, beside="impala_cartpole_1", **IMPALA),
+    Case("impala_catch_1", "impala_cartpole Catch 1", "Catch to 0.95", 5_000_000, 60, **IMPALA),
+    Case("impala_catch_2", "impala_cartpole Catch 2", "Catch to 0.95", 5_000_000, 60, beside="impala_catch_1", **IMPALA),
+    Case("impala_catch_4", "impala_cartpole Catch 4", "Catch to 0.95", 5_000_000, 60, beside="impala_catch_1", **IMPALA),
     Case("r2d2_memory", "r2d2_memory", "Corridor to 0.9", 1_000_000, 60),
     Case("sac_pendulum", "sac_pendulum", "Pendulum-v1 to -170", 20_000, 120, "sac_pendulum",
          "agent.hidden=256,256 agent.batch_size=256 agent.samples_per_insert=256 agent.min_replay_size=100 learner.threads=2 actor.max_steps=10000", bf16=True),
@@ -138,12 +140,13 @@ def rows_of(path):
         return list(csv.DictReader(rows))
 
 
-def last_evaluation(run_dir, offline):
+def last_evaluation(run_dir, case):
     """Its mean return, and the steps that its parameters are made of: of the actors, or of the learner."""
     evaluations = rows_of(run_dir / "evaluator.csv")
     if not evaluations:
         return 0.0, 0.0
-    return float(evaluations[-1]["mean"]), float(evaluations[-1]["learner_steps" if offline else "actor_steps"])
+    mean, learner_steps, actor_steps = (float(evaluations[-1][column]) for column in ("mean", "learner_steps", "actor_steps"))
+    return mean, learner_steps if case.offline else learner_steps * case.learned or actor_steps
 
 
 def last_said(run_dir, metric):
@@ -178,7 +181,7 @@ def run_seed(case, seed, options, run_dir):
     start = monotonic()
     with open(run_dir.with_suffix(".log"), "w") as log:
         status, _ = call(command, case.seconds + 60, stdout=log, stderr=log)
-    seconds, (mean, steps) = monotonic() - start, last_evaluation(run_dir, case.offline)
+    seconds, (mean, steps) = monotonic() - start, last_evaluation(run_dir, case)
     # What reached the target, nobody else, saves the parameters there.
     reached = status == 0 and ((case.offline and bool(case.sets)) or (run_dir / "params.safetensors").exists()) and (case.offline or steps <= case.steps)
     print(f"bench: {case.name} seed {seed}: {'reached' if reached else 'NOT reached'}, {seconds:.1f} s, {steps:.0f} steps, {mean:.1f}",
@@ -296,8 +299,8 @@ def run_cases(cases, options, base):
     if any(case.offline for case in cases):
         options.store.make()
     runs, others = {case.name: [] for case in cases}, Others()
-    for seed in SEEDS:
-        for case in cases:
+    for seed in range(1, max(case.seeds for case in cases) + 1):
+        for case in (case for case in cases if seed <= case.seeds):
             run_dir = base / case.name / str(seed)
             run_dir.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(run_dir, ignore_errors=True)

@@ -501,7 +501,8 @@ static uint64_t map_usable(uint64_t map_bytes)
     return map_bytes - (map_bytes < 2 * MAP_SPARE_BYTES ? map_bytes / 2 : MAP_SPARE_BYTES);
 }
 
-static trp_status env_open(struct store *store, unsigned flags)
+/* `before`: bytes of the file that is there. */
+static trp_status env_open(struct store *store, unsigned flags, uint64_t before)
 {
     flags |= MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOMEMINIT;
     uint64_t map_bytes = 1; /* who only reads needs what is there, which LMDB knows */
@@ -511,6 +512,8 @@ static trp_status env_open(struct store *store, unsigned flags)
     if (rc == 0 && !(flags & MDB_RDONLY)) { /* again each time: file systems grow */
         uint64_t bytes, most = store->options.max_bytes;
         TRP_TRY(store_dir_capacity(&store->dir, &bytes, &map_bytes));
+        if (most > 0 && most < before)
+            most = before + store_tail_bytes(before);
         if (most > 0 && most < map_usable(map_bytes))
             map_bytes = (most / MAP_SPARE_BYTES + 2) * MAP_SPARE_BYTES;
     }
@@ -534,27 +537,42 @@ static trp_status env_open(struct store *store, unsigned flags)
     return TRP_OK;
 }
 
-static trp_status pages_open(struct store *store, int fd, uint64_t first)
+/* The file's. One that is longer than max_bytes may have what its changes need, and no more. */
+static uint64_t pages_limit(const struct store *store, uint64_t first, uint64_t before)
+{
+    uint64_t most = store->options.max_bytes, usable = map_usable(store->map_bytes);
+    uint64_t needed = pages_needed(&store->pages.account) * store->page_bytes;
+    if (most > 0 && most < before && most < needed) {
+        trp_log(
+            TRP_WARN,
+            "larger than max bytes path=%s bytes=%" PRIu64 " max_bytes=%" PRIu64
+            " advice=\"it grows no more; removed items make room in it for others, and restoring "
+            "a checkpoint makes it smaller\"",
+            store->dir.data_path, needed, most);
+        most = needed;
+    }
+    if (most == 0 || most > usable)
+        most = usable;
+    return most < first * store->page_bytes ? first : most / store->page_bytes;
+}
+
+static trp_status pages_open(struct store *store, int fd, uint64_t first, uint64_t before)
 {
     struct pages *pages = &store->pages;
-    bool write_map = store->options.durability != TRP_DURABLE_SYSTEM;
-    uint64_t max_bytes = store->options.max_bytes, capacity, map_bytes;
+    uint64_t capacity, map_bytes;
     TRP_TRY(store_dir_capacity(&store->dir, &capacity, &map_bytes));
-    if (max_bytes == 0 || max_bytes > map_usable(store->map_bytes))
-        max_bytes = map_usable(store->map_bytes);
+    TRP_TRY(lmdb_account(store));
+    pages->limit = pages_limit(store, first, before);
+    capacity /= store->page_bytes;
+    pages->share = (pages->limit < capacity ? pages->limit : capacity) / 16;
     struct space_options options = {
         .fd = fd,
-        .map = write_map ? store->map : NULL,
+        .map = store->options.durability != TRP_DURABLE_SYSTEM ? store->map : NULL,
         .page_bytes = store->page_bytes,
         .first = first,
-        .limit = max_bytes / store->page_bytes,
+        .limit = pages->limit,
     };
-    if (options.limit < first)
-        options.limit = first;
-    pages->limit = options.limit;
-    pages->share = (max_bytes < capacity ? max_bytes : capacity) / store->page_bytes / 16;
     TRP_TRY(space_create(&pages->space, &options));
-    TRP_TRY(lmdb_account(store));
     pages_want(pages);
     /* The first group would wait for it; a full file system is for store_admit() to tell. */
     uint64_t ahead = 2 * pages_reserve(pages, 0);
@@ -594,7 +612,7 @@ static trp_status data_make(struct store *store, int fd, uint64_t first)
 trp_status lmdb_make(struct store *store)
 {
     store->dir.fresh = true;
-    TRP_TRY(env_open(store, MDB_NOSYNC));
+    TRP_TRY(env_open(store, MDB_NOSYNC, 0));
     return trees_make(store);
 }
 
@@ -615,23 +633,6 @@ static trp_status data_own(const struct store *store)
     return fine ? TRP_OK : store_errno(error, path, "give it blocks of its own");
 }
 
-/* A file does not get shorter: what it has already its changes may take. */
-static void max_bytes_fit(struct store *store, const struct stat *file)
-{
-    uint64_t bytes = (uint64_t)file->st_size, blocks = (uint64_t)file->st_blocks * 512;
-    uint64_t *most = &store->options.max_bytes;
-    if (bytes > blocks)
-        bytes = blocks;
-    if (*most == 0 || *most >= bytes)
-        return;
-    trp_log(TRP_WARN,
-            "larger than max bytes path=%s bytes=%" PRIu64 " max_bytes=%" PRIu64
-            " advice=\"it grows no more; removed items make room in it for others, and restoring a "
-            "checkpoint makes it smaller\"",
-            store->dir.data_path, bytes, *most);
-    *most = bytes;
-}
-
 trp_status lmdb_open(struct store *store)
 {
     bool fresh = store->dir.fresh;
@@ -643,23 +644,21 @@ trp_status lmdb_open(struct store *store)
         TRP_TRY(data_own(store));
     if (!fresh && stat(store->dir.data_path, &before) != 0)
         return store_errno(errno, store->dir.data_path, "open");
-    max_bytes_fit(store, &before);
-    TRP_TRY(env_open(store, options->read_only ? MDB_RDONLY : flags));
+    TRP_TRY(env_open(store, options->read_only ? MDB_RDONLY : flags, (uint64_t)before.st_size));
     int fd;
     MDB_envinfo info;
     mdb_env_get_fd(store->env, &fd);
     mdb_env_info(store->env, &info);
-    store->pages.account.next = info.me_last_pgno + 1;
-    if (store->options.read_only)
+    uint64_t first = store->pages.account.next = info.me_last_pgno + 1;
+    if (options->read_only)
         return trees_check(store);
-    uint64_t first = info.me_last_pgno + 1;
     if (fresh) {
         first = first < FIRST_PAGES ? FIRST_PAGES : first;
         TRP_TRY(data_make(store, fd, first));
     }
     TRP_TRY(trees_check(store));
     TRP_TRY(data_shorten(store, fd, first, (uint64_t)before.st_size));
-    return pages_open(store, fd, first);
+    return pages_open(store, fd, first, (uint64_t)before.st_size);
 }
 
 trp_status lmdb_rename(struct store *store)

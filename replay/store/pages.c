@@ -31,12 +31,16 @@ uint64_t pages_tail_kept(uint64_t next)
     return reserve_of(next + RESERVE_MAX + TAIL_KEPT) + TAIL_KEPT;
 }
 
+uint64_t pages_needed(const struct account *account)
+{
+    uint64_t wanted = pages_tail_kept(account->next), most = wanted - TAIL_KEPT;
+    return account->next + wanted - (account->reusable < most ? account->reusable : most);
+}
+
 uint64_t pages_kept(const struct pages *pages)
 {
-    const struct account *account = &pages->account;
-    uint64_t wanted = pages_tail_kept(account->next), tail = pages_tail(pages);
-    wanted -= account->reusable < wanted - TAIL_KEPT ? account->reusable : wanted - TAIL_KEPT;
-    return account->next + (tail < wanted ? tail : wanted);
+    uint64_t all = pages->account.next + pages_tail(pages), needed = pages_needed(&pages->account);
+    return all < needed ? all : needed;
 }
 
 /* ---- accounting ----------------------------------------------------------------------------- */

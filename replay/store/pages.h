@@ -64,6 +64,9 @@ static inline uint64_t pages_part(const struct pages *pages)
 /* Behind the last of `next` pages, all that inserts leave alone. */
 uint64_t pages_tail_kept(uint64_t next);
 
+/* So long is a file whose changes find room, whatever becomes of its disk. */
+uint64_t pages_needed(const struct account *account);
+
 /* So long is the file when the store is stopped: inserts leave as much alone then as before. */
 uint64_t pages_kept(const struct pages *pages);
 

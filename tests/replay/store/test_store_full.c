@@ -595,10 +595,30 @@ static char *open_and_read_log(struct full *full, uint64_t max_bytes)
     return text;
 }
 
-static void a_store_larger_than_max_bytes_says_so_and_lets_items_go(void **state)
+/* Of a stopped store: of the pages behind the last one so many stay; `hole`: the rest is one. */
+static void cut_tail(const struct full *full, off_t left, bool hole)
+{
+    struct store_options options = {.dir = full->dir, .read_only = true};
+    struct store_stats stats;
+    struct store *store;
+    char *path = fixture_path(full->dir, "data.mdb");
+    const off_t before = data_bytes(full);
+    assert_int_equal(store_create(&store, &options), TRP_OK);
+    store_stats(store, &stats);
+    store_destroy(store);
+    assert_true(before >= (off_t)stats.file_bytes + left * 4096);
+    assert_int_equal(truncate(path, (off_t)stats.file_bytes + left * 4096), 0);
+    if (hole)
+        assert_int_equal(truncate(path, before), 0);
+    free(path);
+}
+
+/* 17 MiB of small items come under a bound of 8. `cut`: all behind the data goes; `hole`: but for
+ * the file's length. */
+static void lower_max_bytes(struct full *full, bool cut, bool hole)
 {
     enum { SMALL_BYTES = 100 };
-    struct full *full = *state;
+    const uint64_t max_bytes = 8 << 20;
     full_open(full, TRP_DURABLE_PROCESS, 17 << 20);
     fill(full, SMALL_BYTES);
     full_close(full);
@@ -607,7 +627,9 @@ static void a_store_larger_than_max_bytes_says_so_and_lets_items_go(void **state
     free(log);
     full_close(full);
     const off_t before = data_bytes(full);
-    log = open_and_read_log(full, 8 << 20);
+    if (cut)
+        cut_tail(full, 0, hole);
+    log = open_and_read_log(full, max_bytes);
     assert_non_null(strstr(log, "larger than max bytes"));
     assert_non_null(strstr(log, "max_bytes=8388608"));
     free(log);
@@ -615,9 +637,24 @@ static void a_store_larger_than_max_bytes_says_so_and_lets_items_go(void **state
     change_all_over(full);
     assert_true(data_bytes(full) <= before);
     empty_all_over(full);
-    full_open(full, TRP_DURABLE_PROCESS, 8 << 20);
+    full_open(full, TRP_DURABLE_PROCESS, max_bytes);
     assert_true(fill(full, SMALL_BYTES) > 0);
     assert_true(data_bytes(full) <= before);
+}
+
+static void a_store_larger_than_max_bytes_says_so_and_lets_items_go(void **state)
+{
+    lower_max_bytes(*state, false, false);
+}
+
+static void also_where_what_is_behind_its_data_is_a_hole(void **state)
+{
+    lower_max_bytes(*state, true, true);
+}
+
+static void also_where_nothing_is_behind_its_data(void **state)
+{
+    lower_max_bytes(*state, true, false);
 }
 
 static void max_bytes_bound_the_file(void **state)
@@ -660,6 +697,9 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_store_larger_than_max_bytes_says_so_and_lets_items_go,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(also_where_what_is_behind_its_data_is_a_hole, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(also_where_nothing_is_behind_its_data, setup, teardown),
         cmocka_unit_test_setup_teardown(max_bytes_bound_the_file, setup, teardown),
     };
     return cmocka_run_group_tests(tests, private_mounts, NULL);

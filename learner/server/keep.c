@@ -117,6 +117,48 @@ static void take_counters(struct param_shard *shard, const uint64_t counters[COU
     *number = counters[8];
 }
 
+/* Of a life: what decides what came of its messages. */
+enum { RULE_NUMBERS = 4 };
+
+static void rule_numbers(const struct shard_options *options, uint64_t numbers[RULE_NUMBERS])
+{
+    numbers[0] = options->rule;
+    numbers[1] = options->slack;
+    numbers[2] = options->softness;
+    numbers[3] = options->max_staleness;
+}
+
+/* Older files say neither, or not the rule: it was this one. */
+static struct shard_options options_of_life(const trp_checkpoint *checkpoint,
+                                            const struct shard_options *own)
+{
+    struct shard_options options = *own;
+    double optimizer[OPTIMIZER_NUMBERS];
+    uint64_t rule[RULE_NUMBERS];
+    if (trp_checkpoint_get(checkpoint, "optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS,
+                           optimizer) == TRP_OK)
+        options.optimizer = optimizer_of_numbers(optimizer);
+    if (trp_checkpoint_get(checkpoint, "rule", TRP_CHECKPOINT_U64, RULE_NUMBERS, rule) == TRP_OK) {
+        options.rule = (trp_server_rule)rule[0];
+        options.slack = (uint32_t)rule[1];
+        options.softness = (uint32_t)rule[2];
+        options.max_staleness = (uint32_t)rule[3];
+    }
+    return options;
+}
+
+static bool are_alike(const struct shard_options *a, const struct shard_options *b)
+{
+    double optimizer[2][OPTIMIZER_NUMBERS];
+    uint64_t rule[2][RULE_NUMBERS];
+    optimizer_numbers(&a->optimizer, optimizer[0]);
+    optimizer_numbers(&b->optimizer, optimizer[1]);
+    rule_numbers(a, rule[0]);
+    rule_numbers(b, rule[1]);
+    return memcmp(optimizer[0], optimizer[1], sizeof optimizer[0]) == 0 &&
+           memcmp(rule[0], rule[1], sizeof rule[0]) == 0;
+}
+
 static void close_log(struct shard_keep *keep)
 {
     fd_close(keep->fd);
@@ -148,8 +190,11 @@ trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, u
     put_counters(shard, steps, keep->number + 1, counters);
     size_t count = shard_tensors(shard, columns, counters, tensors);
     double optimizer[OPTIMIZER_NUMBERS];
+    uint64_t rule[RULE_NUMBERS];
     optimizer_numbers(&shard->options.optimizer, optimizer);
+    rule_numbers(&shard->options, rule);
     tensors[count++] = tensor_of("optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS, optimizer);
+    tensors[count++] = tensor_of("rule", TRP_CHECKPOINT_U64, RULE_NUMBERS, rule);
     trp_status status = trp_checkpoint_write(keep->checkpoint, tensors, count, NULL, 0);
     free(columns);
     keep->failed_at = grown;
@@ -377,32 +422,41 @@ static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard,
     return status;
 }
 
-/* What is in the log was stepped with the optimizer of the life that wrote it, which one with other
- * states cannot have here. True: it was another one; older files do not say. */
-static bool take_optimizer(struct param_shard *shard, const trp_checkpoint *checkpoint)
+/* The shard as the life that wrote the files left it, by its own options. */
+static trp_status load_life(struct shard_keep *keep, struct param_shard *shard,
+                            const trp_checkpoint *checkpoint, uint64_t *steps)
 {
-    double numbers[OPTIMIZER_NUMBERS], mine[OPTIMIZER_NUMBERS];
-    trp_optimizer *own = &shard->options.optimizer;
-    optimizer_numbers(own, mine);
-    if (trp_checkpoint_get(checkpoint, "optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS,
-                           numbers) != TRP_OK ||
-        memcmp(numbers, mine, sizeof mine) == 0)
-        return false;
-    const trp_optimizer kept = optimizer_of_numbers(numbers);
-    if (kept.kind == own->kind && trp_optimizer_states(&kept) == trp_optimizer_states(own))
-        *own = kept;
-    return true;
+    TRP_TRY(load_checkpoint(keep, shard, checkpoint, steps));
+    return keep->logs ? replay_log(keep, shard, steps) : TRP_OK;
 }
 
-/* Of another optimizer there is no log, until this life's. */
-static trp_status replay_with(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps,
-                              const trp_checkpoint *checkpoint)
+/* Of other options there is no log, until this life's. */
+static trp_status go_on_with(struct shard_keep *keep, struct param_shard *shard,
+                             const struct shard_options *own, uint64_t *steps)
 {
-    const trp_optimizer own = shard->options.optimizer;
-    bool differs = take_optimizer(shard, checkpoint);
-    trp_status status = replay_log(keep, shard, steps);
-    shard->options.optimizer = own;
-    return status == TRP_OK && differs ? keep_save(keep, shard, *steps, true) : status;
+    if (are_alike(&shard->options, own))
+        return TRP_OK;
+    trp_status status = shard_change(shard, own);
+    if (status != TRP_OK)
+        return trp_fail(status, "%s: %s", keep->checkpoint, trp_last_error());
+    return keep_save(keep, shard, *steps, true);
+}
+
+static trp_status load_both(struct shard_keep *keep, struct param_shard *shard,
+                            const trp_checkpoint *checkpoint, uint64_t *steps)
+{
+    const struct shard_options own = shard->options, life = options_of_life(checkpoint, &own);
+    float *values = shard->values;
+    size_t count = shard->count;
+    shard_destroy(shard);
+    if (shard_create(shard, &life, values, count) != TRP_OK)
+        return trp_fail(TRP_DATA_LOSS, "%s: %s", keep->checkpoint, trp_last_error());
+    TRP_TRY(load_life(keep, shard, checkpoint, steps));
+    TRP_TRY(go_on_with(keep, shard, &own, steps));
+    if (keep->logs)
+        return TRP_OK;
+    shard_skip_versions(shard, KEEP_VERSION_GAP);
+    return keep_save(keep, shard, *steps, true);
 }
 
 trp_status keep_load(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps,
@@ -416,13 +470,8 @@ trp_status keep_load(struct shard_keep *keep, struct param_shard *shard, uint64_
     if (status == TRP_NOT_FOUND)
         return TRP_OK;
     if (status == TRP_OK)
-        status = load_checkpoint(keep, shard, checkpoint, steps);
+        status = load_both(keep, shard, checkpoint, steps);
     *found = status == TRP_OK;
-    if (status == TRP_OK && keep->logs)
-        status = replay_with(keep, shard, steps, checkpoint);
     trp_checkpoint_destroy(checkpoint);
-    if (status != TRP_OK || keep->logs)
-        return status;
-    shard_skip_versions(shard, KEEP_VERSION_GAP);
-    return keep_save(keep, shard, *steps, true);
+    return status;
 }

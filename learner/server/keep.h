@@ -24,9 +24,10 @@ void keep_init(struct shard_keep *keep, const char *dir, const char *vector, boo
 void keep_cleanup(struct shard_keep *keep); /* zeroed is fine */
 
 /* Makes of a shard with the right options the one that was kept; *found: there was one. Its log is
- * taken with the optimizer of the life that wrote it. `steps` are those that pushes told of.
- * DATA_LOSS: files are damaged. FAILED_PRECONDITION: they are of another shard. As the disk fails.
- * Files are as they were then. */
+ * taken with the rule and the optimizer of the life that wrote it, which the shard has changed by
+ * then. `steps` are those that pushes told of. DATA_LOSS: files are damaged. FAILED_PRECONDITION:
+ * they are of another shard, or of an optimizer without a state that this one has. As the disk
+ * fails. Files are as they were then. */
 TRP_MUST_USE trp_status keep_load(struct shard_keep *keep, struct param_shard *shard,
                                   uint64_t *steps, bool *found);
 

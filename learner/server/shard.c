@@ -308,26 +308,112 @@ static void make_effects(struct param_shard *shard)
     shard->means = trp_floats_create(shard->effect_count * shard->count);
 }
 
+static void make_rule_room(struct param_shard *shard)
+{
+    trp_server_rule rule = shard->options.rule;
+    bool sums = rule == TRP_SERVER_SYNC || rule == TRP_SERVER_SOFTSYNC;
+    if (sums)
+        shard->sum = xcalloc(shard->count, sizeof *shard->sum);
+    if (sums || rule == TRP_SERVER_DYNSGD)
+        shard->gradient = trp_floats_create(shard->count);
+    if (rule == TRP_SERVER_DYNSGD)
+        make_effects(shard);
+}
+
+static void drop_rule_room(struct param_shard *shard)
+{
+    trp_floats_destroy(shard->means);
+    trp_floats_destroy(shard->gradient);
+    free(shard->effects);
+    free(shard->sum);
+    shard->means = shard->gradient = NULL;
+    shard->effects = NULL;
+    shard->effect_count = 0;
+    shard->sum = NULL;
+}
+
+static void take_options(struct param_shard *shard, const struct shard_options *options)
+{
+    shard->options = *options;
+    if (shard->options.softness == 0)
+        shard->options.softness = 1;
+}
+
 trp_status shard_create(struct param_shard *shard, const struct shard_options *options,
                         float *values, size_t count)
 {
     *shard = (struct param_shard){0};
     TRP_TRY(shard_check_options(options));
-    *shard = (struct param_shard){.options = *options, .count = count, .values = values};
-    bool sums = options->rule == TRP_SERVER_SYNC || options->rule == TRP_SERVER_SOFTSYNC;
+    *shard = (struct param_shard){.count = count, .values = values};
+    take_options(shard, options);
     for (size_t k = 0; k < trp_optimizer_states(&options->optimizer); k++)
         shard->state[k] = trp_floats_create(count);
-    if (sums)
-        shard->sum = xcalloc(count, sizeof *shard->sum);
-    if (sums || options->rule == TRP_SERVER_DYNSGD)
-        shard->gradient = trp_floats_create(count);
-    if (options->rule == TRP_SERVER_DYNSGD)
-        make_effects(shard);
-    if (shard->options.softness == 0)
-        shard->options.softness = 1;
+    make_rule_room(shard);
     shard->workers = xcalloc(options->workers, sizeof *shard->workers);
     for (uint32_t i = 0; i < options->workers; i++)
         shard->workers[i].present = true;
+    return TRP_OK;
+}
+
+/* ---- other options --------------------------------------------------------------------------- */
+
+/* What was pushed so far counts, and nobody is ahead of anybody. */
+static void leave_rule(struct param_shard *shard)
+{
+    uint64_t most = 0;
+    if (shard->summed > 0)
+        step_sum(shard, shard->summed);
+    for (uint32_t i = 0; i < shard->options.workers; i++)
+        most = shard->workers[i].clock > most ? shard->workers[i].clock : most;
+    for (uint32_t i = 0; i < shard->options.workers; i++)
+        shard->workers[i].clock = most;
+    shard->rounds = most;
+    shard->first_version = shard->version;
+}
+
+/* The place of an optimizer's state in those of another one; or TRP_OPTIMIZER_STATES_MAX. */
+static size_t state_in(const trp_optimizer *optimizer, const char *name)
+{
+    for (size_t k = 0; k < trp_optimizer_states(optimizer); k++)
+        if (strcmp(trp_optimizer_state_name(optimizer, k), name) == 0)
+            return k;
+    return TRP_OPTIMIZER_STATES_MAX;
+}
+
+static trp_status change_optimizer(struct param_shard *shard, const trp_optimizer *to)
+{
+    const trp_optimizer *from = &shard->options.optimizer;
+    float *kept[TRP_OPTIMIZER_STATES_MAX] = {NULL};
+    for (size_t k = 0; k < trp_optimizer_states(to); k++) {
+        const char *name = trp_optimizer_state_name(to, k);
+        size_t place = state_in(from, name);
+        if (place == TRP_OPTIMIZER_STATES_MAX)
+            return trp_fail(TRP_FAILED_PRECONDITION,
+                            "it was stepped with %s, which has no '%s' of the %s that is to go on "
+                            "with it: use that optimizer",
+                            trp_optimizer_name(from->kind), name, trp_optimizer_name(to->kind));
+        kept[k] = shard->state[place];
+        shard->state[place] = NULL;
+    }
+    for (size_t k = 0; k < TRP_OPTIMIZER_STATES_MAX; k++)
+        trp_floats_destroy(shard->state[k]);
+    memcpy(shard->state, kept, sizeof kept);
+    return TRP_OK;
+}
+
+trp_status shard_change(struct param_shard *shard, const struct shard_options *options)
+{
+    TRP_TRY(shard_check_options(options));
+    bool other_rule = options->rule != shard->options.rule;
+    bool other_window = options->max_staleness != shard->options.max_staleness;
+    if (other_rule)
+        leave_rule(shard);
+    TRP_TRY(change_optimizer(shard, &options->optimizer));
+    take_options(shard, options);
+    if (!other_rule && !(shard->effects && other_window))
+        return TRP_OK;
+    drop_rule_room(shard);
+    make_rule_room(shard);
     return TRP_OK;
 }
 
@@ -335,10 +421,7 @@ void shard_destroy(struct param_shard *shard)
 {
     for (size_t k = 0; k < TRP_OPTIMIZER_STATES_MAX; k++)
         trp_floats_destroy(shard->state[k]);
-    trp_floats_destroy(shard->means);
-    trp_floats_destroy(shard->gradient);
-    free(shard->effects);
-    free(shard->sum);
+    drop_rule_room(shard);
     free(shard->workers);
     *shard = (struct param_shard){0};
 }

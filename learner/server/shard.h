@@ -63,6 +63,13 @@ TRP_MUST_USE trp_status shard_create(struct param_shard *shard, const struct sha
                                      float *values, size_t count);
 void shard_destroy(struct param_shard *shard); /* zeroed is fine */
 
+/* Goes on with other options and as many workers. By another rule what was pushed for a step that
+ * is not whole makes one, all workers are where the one with most pushes is, and gradients are of
+ * no older version than this one. FAILED_PRECONDITION: the optimizer has a state that the one
+ * before has not; the shard is to be destroyed then. INVALID_ARGUMENT as shard_create(). */
+TRP_MUST_USE trp_status shard_change(struct param_shard *shard,
+                                     const struct shard_options *options);
+
 /* INVALID_ARGUMENT: ranges that are empty, not in order or not of this shard. */
 TRP_MUST_USE trp_status shard_check(const struct param_shard *shard,
                                     const struct shard_range *ranges, size_t count,

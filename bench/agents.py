@@ -163,13 +163,13 @@ SENT = re.compile(rb"(?:learner leaves group=.* sent_bytes|(?:gaia sent|streams 
 
 
 def bytes_sent(run_dir, learners):
-    """By a learner in a step: to servers its gradients, as they count them; else as learners say when they leave. Steps are those of all
-    together, but servers' are one learner's each."""
-    steps, pushed = max(last_said(run_dir, "learner_steps"), default=0), last_said(run_dir, "push_bytes")
+    """Of a learner in a step: its gradients to servers and their values to it, as servers count them; else what learners say when they leave
+    that they sent. Steps are those of all together, but servers' are one learner's each."""
+    steps, served = max(last_said(run_dir, "learner_steps"), default=0), [*last_said(run_dir, "push_bytes"), *last_said(run_dir, "pull_bytes")]
     sent = [int(said) for log in (run_dir / "logs").glob("learner-*.log") for said in SENT.findall(log.read_bytes())]
-    if not steps or not (pushed or sent):
+    if not steps or not (served or sent):
         return None
-    return sum(pushed) / steps if pushed else sum(sent) / steps / learners
+    return sum(served) / steps if served else sum(sent) / steps / learners
 
 
 def run_seed(case, seed, options, run_dir):
@@ -335,7 +335,7 @@ def report(case, runs, busy, options, base):
     row(case, "speed, start and end included", statistics.median(run.rate for run in reached), "steps/s")
     if case.learners > 1:
         sent = [run.sent for run in reached if run.sent is not None]
-        row(case, "bytes that a learner sends in a step, median", statistics.median(sent) if sent else None, "B")
+        row(case, "bytes of a learner in a step, median", statistics.median(sent) if sent else None, "B")
     if rate and case.alike:
         row(case, "speed with the peer's sizes", rate_alike(case, options, base / case.name / "alike"), "steps/s", peer=rate)
     if rate and case.bf16:

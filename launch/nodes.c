@@ -147,6 +147,7 @@ static void poll_server(struct metrics *metrics, void *polled)
     metrics_set(metrics, "dropped_pushes", (double)counters.dropped);
     metrics_set(metrics, "clocks_behind", (double)counters.most_behind);
     metrics_set(metrics, "push_bytes", (double)counters.push_bytes);
+    metrics_set(metrics, "pull_bytes", (double)counters.pull_bytes);
 }
 
 static void print_bound(const trp_context *context, trp_parameter_server *server)
@@ -160,8 +161,9 @@ static void print_bound(const trp_context *context, trp_parameter_server *server
            counters.pushes, counters.most_behind);
     if (options->rule == TRP_SERVER_SSP)
         printf(", its slack is %" PRIu32, options->slack);
-    if (counters.push_bytes > 0)
-        printf("; %" PRIu64 " bytes of gradients came", counters.push_bytes);
+    if (counters.push_bytes + counters.pull_bytes > 0)
+        printf("; %" PRIu64 " bytes of gradients came, %" PRIu64 " of values went",
+               counters.push_bytes, counters.pull_bytes);
     printf("\n");
     fflush(stdout);
     funlockfile(stdout);

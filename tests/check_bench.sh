@@ -96,7 +96,7 @@ mkdir -p "$run/logs"
 {
     echo time,node,metric,last,mean,count
     printf '2,learner/%d,learner_steps,100,7,1\n' 0 1
-    [ "${0##*/}" = dqn_learners ] || printf '2,server/%d,push_bytes,3250,7,1\n' 0 1
+    [ "${0##*/}" = dqn_learners ] || printf '2,server/%d,push_bytes,3250,7,1\n2,server/%d,pull_bytes,1000,7,1\n' 0 0 1 1
 } >"$run/metrics.csv"
 for learner in 0 1; do
     [ -z "$says" ] || printf 't info  %s\n' 'learner leaves group=learner generation=1 sent_bytes=5000 to_other_sites=7' \
@@ -109,9 +109,9 @@ EOF
     chmod +x "$dir/$program"
 done
 bench/agents.py --bin "$dir" dqn_learners ps_async dqn_hogwild >"$dir/rows" 2>"$dir/said"
-for row in 'dqn_learners: bytes that a learner sends in a step, median\t62\tB' \
-    'ps_async: bytes that a learner sends in a step, median\t65\tB' \
-    'dqn_hogwild: bytes that a learner sends in a step, median\t-\tB'; do
+for row in 'dqn_learners: bytes of a learner in a step, median\t62\tB' \
+    'ps_async: bytes of a learner in a step, median\t85\tB' \
+    'dqn_hogwild: bytes of a learner in a step, median\t-\tB'; do
     grep -qF "$(printf "$row")" "$dir/rows" || { echo "no row '$row'"; cat "$dir/rows" "$dir/said"; exit 1; }
 done
 awk -f bench/rows.awk -v output=json "$dir/rows" | python3 -m json.tool >"$dir/json" || { echo 'rows are no JSON'; exit 1; }

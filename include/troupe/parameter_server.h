@@ -95,6 +95,8 @@ typedef struct {
                                   life: at most `slack`, with SSP */
     uint64_t push_bytes;       /* of gradients that were sent to it, and not only mapped, in this
                                   life: also of pushes that came again */
+    uint64_t pull_bytes; /* of values, and of the optimizer's state, that it sent, in this life:
+                            also when a learner joins, and before a checkpoint */
 } trp_parameter_server_counters;
 
 TRP_API trp_parameter_server_counters trp_parameter_server_read(trp_parameter_server *server);

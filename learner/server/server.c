@@ -268,6 +268,14 @@ static trp_status wait_in_turn_locked(trp_parameter_server *server,
     return status;
 }
 
+static uint64_t bytes_of_reply(const Troupe__ServerPullReply *reply)
+{
+    uint64_t bytes = reply->values.len;
+    for (size_t k = 0; k < reply->n_states; k++)
+        bytes += reply->states[k].len;
+    return bytes;
+}
+
 static trp_status read_locked(trp_parameter_server *server,
                               const Troupe__ServerPullRequest *request,
                               Troupe__ServerPullReply *reply, struct server_table_copy *copy)
@@ -299,8 +307,10 @@ static trp_status read_locked(trp_parameter_server *server,
     if (!request->states && !request->in_memory) /* which it tells of when it has read */
         server_table_note_read(table, reply->behind);
     if (request->part_bytes == 0 || request->states)
-        return server_table_copy_out(table, list, request, reply, copy);
-    server_table_part_out(table, list, request, reply);
+        TRP_TRY(server_table_copy_out(table, list, request, reply, copy));
+    else
+        server_table_part_out(table, list, request, reply);
+    table->pull_bytes += bytes_of_reply(reply);
     return TRP_OK;
 }
 
@@ -365,6 +375,7 @@ trp_parameter_server_counters trp_parameter_server_read(trp_parameter_server *se
         counters.versions += table->shard.steps;
         counters.dropped += table->shard.dropped;
         counters.push_bytes += table->push_bytes;
+        counters.pull_bytes += table->pull_bytes;
         if (table->most_behind > counters.most_behind)
             counters.most_behind = table->most_behind;
     }

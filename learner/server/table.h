@@ -49,7 +49,7 @@ struct server_table {
     uint64_t waited_clock;               /* of the slowest, since: */
     int64_t waited_ns;                   /* 0: nobody waits */
     uint64_t most_behind;                /* at a read, of all so far */
-    uint64_t push_bytes;                 /* of gradients that were sent, of this life */
+    uint64_t push_bytes, pull_bytes;     /* of gradients, values that were sent, of this life */
     float *room; /* for a gradient that came compressed or lies in a worker's memory; or NULL */
 };
 

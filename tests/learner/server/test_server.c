@@ -480,9 +480,11 @@ static void pair_end(struct pair *pair)
 }
 
 /* What servers count are reads, whoever may: those of a learner that nobody holds back are as far
- * ahead of one that never pushes as it has pushed. */
+ * ahead of one that never pushes as it has pushed. Bytes are of what is sent: of five steps those
+ * of five vectors each way. */
 static void reads_are_counted_where_they_happen(void **state)
 {
+    uint64_t pushed[2] = {0}, pulled[2] = {0};
     (void)state;
     for (uint32_t maps = 0; maps < 2; maps++) {
         struct site site;
@@ -502,11 +504,16 @@ static void reads_are_counted_where_they_happen(void **state)
             trp_parameter_server_counters counters =
                 trp_parameter_server_read(site.lines[i].server);
             assert_int_equal(counters.most_behind, 5);
-            assert_true((counters.push_bytes == 0) == maps);
+            pushed[maps] += counters.push_bytes;
+            pulled[maps] += counters.pull_bytes;
         }
         trp_learner_destroy(learner);
         site_end(&site);
     }
+    assert_int_equal(pushed[0], 5 * COUNT * sizeof(float));
+    assert_int_equal(pushed[1], 0);
+    assert_int_equal(pulled[0] - pulled[1], 5 * COUNT * sizeof(float));
+    assert_int_equal(pulled[1] % (COUNT * sizeof(float)), 0); /* to begin with, and to save */
 }
 
 static void two_learners_stay_within_the_slack(void **state)

@@ -79,7 +79,8 @@ size_t tensor_columns(const trp_net_tensor *tensor)
 static void make_rests(struct compressor *c)
 {
     bool top_k = c->options.kind == COMPRESS_TOP_K, has_rest = c->options.kind != COMPRESS_QSGD;
-    bool handed = has_rest && c->code && !c->one_way, momentum = top_k && c->options.momentum > 0;
+    bool handed = has_rest && c->code && !c->one_way && !c->ranges,
+         momentum = top_k && c->options.momentum > 0;
     c->own_count = ((size_t)has_rest + handed + momentum) * c->count;
     float *memory = c->own_count > 0 ? xcalloc(c->own_count, sizeof *memory) : NULL;
     c->rest = memory;
@@ -87,37 +88,47 @@ static void make_rests(struct compressor *c)
     c->momentum = momentum ? memory + c->count : NULL;
 }
 
-static struct compressor *create_range(const struct compress_options *options, size_t lo, size_t hi,
-                                       bool one_way, const trp_net_tensor *tensors,
-                                       size_t tensor_count)
+/* `as` is zeroed but for which numbers it is of, and for what. */
+static struct compressor *create_as(const struct compressor *as,
+                                    const struct compress_options *options,
+                                    const trp_net_tensor *tensors, size_t tensor_count)
 {
-    struct compressor *c = xcalloc(1, sizeof *c);
+    struct compressor *c = xmemdup(as, sizeof *as);
     c->options = with_defaults(options);
-    c->first = lo;
-    c->count = hi - lo;
-    c->one_way = one_way;
     c->code = code_find(options->kind);
     c->impl = c->code                           ? &owners_impl
               : options->kind == COMPRESS_TOP_K ? &chosen_impl
                                                 : &low_rank_impl;
     make_rests(c);
     c->impl->create(c, tensors, tensor_count);
-    compressor_join(c, 0, 1, 0);
+    if (c->ranges)
+        compressor_join_ranges(c, 0, 1, 0, &c->count);
+    else
+        compressor_join(c, 0, 1, 0);
     return c;
 }
 
 struct compressor *compressor_create(const struct compress_options *options, size_t count,
                                      const trp_net_tensor *tensors, size_t tensor_count)
 {
-    return create_range(options, 0, count, false, tensors, tensor_count);
+    return create_as(&(struct compressor){.count = count}, options, tensors, tensor_count);
+}
+
+struct compressor *compressor_create_ranges(const struct compress_options *options, size_t count,
+                                            const trp_net_tensor *tensors, size_t tensor_count)
+{
+    return create_as(&(struct compressor){.count = count, .ranges = true}, options, tensors,
+                     tensor_count);
 }
 
 struct compressor *compressor_create_one_way(const struct compress_options *options, size_t lo,
                                              size_t hi, const trp_net_tensor *tensors,
                                              size_t tensor_count)
 {
-    bool both_ways = options->kind == COMPRESS_POWERSGD;
-    return both_ways ? NULL : create_range(options, lo, hi, true, tensors, tensor_count);
+    if (options->kind == COMPRESS_POWERSGD)
+        return NULL;
+    return create_as(&(struct compressor){.first = lo, .count = hi - lo, .one_way = true}, options,
+                     tensors, tensor_count);
 }
 
 void compressor_destroy(struct compressor *c)
@@ -129,6 +140,8 @@ void compressor_destroy(struct compressor *c)
     free(c->words);
     free(c->scratch);
     free(c->cuts);
+    free(c->columns);
+    free(c->ends);
     free(c->firsts);
     free(c->lengths);
     free(c->matrices);
@@ -145,6 +158,20 @@ void compressor_join(struct compressor *c, uint32_t rank, uint32_t size, uint64_
     c->size = size;
     c->step = step;
     c->impl->join(c);
+}
+
+void compressor_join_ranges(struct compressor *c, uint32_t rank, uint32_t size, uint64_t step,
+                            const size_t *ends)
+{
+    free(c->ends);
+    c->ends = xmemdup(ends, size * sizeof *ends);
+    compressor_join(c, rank, size, step);
+}
+
+void compressor_forget(struct compressor *c)
+{
+    if (c->rest)
+        memset(c->rest, 0, c->own_count * sizeof *c->rest);
 }
 
 struct compress_memory compressor_shared(struct compressor *c)

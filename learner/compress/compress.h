@@ -13,7 +13,8 @@
  *   powersgd   a product of two thin matrices for each matrix (Vogels et al. 2019)
  *
  * The first four go through owners: each rank gets the codes of its range from all others, sums
- * them, adds its own rest, codes the sum and hands it to all. No size depends on the data. */
+ * them, adds its own rest, codes the sum and hands it to all; or has a range of the sum and hands
+ * on nothing (compressor_create_ranges()). No size depends on the data. */
 #ifndef TRP_LEARNER_COMPRESS_COMPRESS_H
 #define TRP_LEARNER_COMPRESS_COMPRESS_H
 
@@ -64,6 +65,17 @@ void compressor_destroy(struct compressor *compressor); /* NULL is fine */
 /* From here on it is rank `rank` of `size`, and `step` sums were made before, by all of them. A
  * rank has what it had not sent; what it had not handed on as an owner it sends as its own. */
 void compressor_join(struct compressor *compressor, uint32_t rank, uint32_t size, uint64_t step);
+
+/* The same where each rank needs a range of the sum alone: rank r that from ends[r - 1], or 0, to
+ * ends[r], of which the last is `count`. It is not coded again; all else of the sum is undefined.
+ * Such a compressor joins so, too. */
+struct compressor *compressor_create_ranges(const struct compress_options *options, size_t count,
+                                            const trp_net_tensor *tensors, size_t tensor_count);
+void compressor_join_ranges(struct compressor *compressor, uint32_t rank, uint32_t size,
+                            uint64_t step, const size_t *ends);
+
+/* What was not sent is not of what is summed up from here on. */
+void compressor_forget(struct compressor *compressor);
 
 /* Two pieces of its memory: what all ranks have alike, which a new one gets from another, and what
  * is its own. */

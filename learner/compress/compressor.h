@@ -15,7 +15,7 @@ struct compressor {
     struct compress_options options; /* with defaults in place of zeros */
     const struct exchange_impl *impl;
     size_t first, count; /* of a vector; of one that is whole `first` is 0 */
-    bool one_way;
+    bool one_way, ranges;
     uint32_t rank, size;
     uint64_t step;
     float *shared; /* powersgd: right factors, one behind the other */
@@ -31,6 +31,9 @@ struct compressor {
     const struct code *code;
     size_t *cuts; /* runs begin here; one more is the end */
     size_t runs;
+    size_t *ends;    /* by rank: of its range; NULL: parts are equal */
+    size_t *columns; /* of ranges: cuts that do not follow from them */
+    size_t column_runs;
     uint32_t *lengths; /* one way: pairs of a length and how many runs have it */
     size_t length_words;
     size_t *firsts; /* by rank: the first run of its range; one more is the end */

@@ -53,6 +53,11 @@ static void owners_create(struct compressor *c, const trp_net_tensor *tensors, s
     cut_into(c, &at, c->first + c->count, COMPRESS_RUN);
     if (c->one_way)
         note_lengths(c);
+    if (c->ranges) {
+        c->columns = c->cuts;
+        c->column_runs = c->runs;
+        c->cuts = NULL;
+    }
     c->scratch = xcalloc(COMPRESS_BLOCK, sizeof *c->scratch);
 }
 
@@ -61,15 +66,39 @@ static size_t run_words(const struct compressor *c, size_t run)
     return c->code->words(c->cuts[run + 1] - c->cuts[run], c->options.bits);
 }
 
+/* No run is of two ranks' ranges. */
+static void cut_at_ends(struct compressor *c)
+{
+    size_t at = 0;
+    uint32_t rank = 0;
+    const size_t *column = c->columns;
+    free(c->cuts);
+    c->cuts = xcalloc(c->column_runs + c->size + 1, sizeof *c->cuts);
+    for (c->runs = 0; at < c->count; c->cuts[++c->runs] = at) {
+        while (*column <= at)
+            column++;
+        while (c->ends[rank] <= at)
+            rank++;
+        at = *column < c->ends[rank] ? *column : c->ends[rank];
+    }
+}
+
+static size_t end_of_rank(const struct compressor *c, uint32_t rank)
+{
+    return c->ends ? c->ends[rank] : (size_t)((double)c->count * (rank + 1) / c->size);
+}
+
 static void owners_join(struct compressor *c)
 {
+    if (c->ends)
+        cut_at_ends(c);
     free(c->firsts);
     free(c->words);
     c->firsts = xcalloc(c->size + 1, sizeof *c->firsts);
     c->block = 0;
     size_t run = 0;
     for (uint32_t rank = 0; rank < c->size; rank++) {
-        size_t end = (size_t)((double)c->count * (rank + 1) / c->size), words = 0;
+        size_t end = end_of_rank(c, rank), words = 0;
         for (; run < c->runs && (c->cuts[run] < end || rank + 1 == c->size); run++)
             words += run_words(c, run);
         c->firsts[rank + 1] = run;
@@ -144,19 +173,26 @@ static void sum_up(struct compressor *c, size_t run, size_t offset, float *sum)
     }
 }
 
-static void encode_sums(struct compressor *c, float *grads)
+/* The sum of a run, which goes to all. */
+static void hand_on(struct compressor *c, size_t run, uint32_t *words, const float *sum)
+{
+    size_t at = c->cuts[run], count = c->cuts[run + 1] - at;
+    c->code->encode(sum, count, c->options.bits, key_of(c, true, run), words);
+    if (!c->handed)
+        return;
+    c->code->decode(words, count, c->options.bits, c->scratch);
+    memcpy(c->handed + at, sum, count * sizeof *sum);
+    take_off(c->handed + at, c->scratch, count);
+}
+
+static void sum_own_range(struct compressor *c, float *grads)
 {
     uint32_t *words = owners_block(c, OF_THE_SUM, c->rank);
     size_t offset = 0;
     for (size_t run = c->firsts[c->rank]; run < c->firsts[c->rank + 1]; run++) {
-        size_t at = c->cuts[run], count = c->cuts[run + 1] - at;
-        sum_up(c, run, offset, grads + at);
-        c->code->encode(grads + at, count, c->options.bits, key_of(c, true, run), words + offset);
-        if (c->handed) {
-            c->code->decode(words + offset, count, c->options.bits, c->scratch);
-            memcpy(c->handed + at, grads + at, count * sizeof *grads);
-            take_off(c->handed + at, c->scratch, count);
-        }
+        sum_up(c, run, offset, grads + c->cuts[run]);
+        if (!c->ends)
+            hand_on(c, run, words + offset, grads + c->cuts[run]);
         offset += run_words(c, run);
     }
 }
@@ -166,7 +202,9 @@ static trp_status owners_sum(struct compressor *c, const struct compress_wire *w
     encode_own(c, grads);
     TRP_TRY(wire->wait(wire->context, trp_collective_all_to_all(wire->collective, c->words,
                                                                 c->block, TRP_COLLECTIVE_I32)));
-    encode_sums(c, grads);
+    sum_own_range(c, grads);
+    if (c->ends)
+        return TRP_OK;
     TRP_TRY(wire->wait(wire->context, trp_collective_all_gather(
                                           wire->collective, NULL, owners_block(c, OF_THE_SUM, 0),
                                           c->size * c->block, TRP_COLLECTIVE_I32)));
@@ -192,7 +230,8 @@ static size_t owners_encode(struct compressor *c, const float *grads)
 
 static uint64_t owners_bytes(const struct compressor *c)
 {
-    return 2 * (uint64_t)c->size * (c->size - 1) * c->block * sizeof *c->words;
+    uint64_t ways = c->ends ? 1 : 2;
+    return ways * c->size * (c->size - 1) * c->block * sizeof *c->words;
 }
 
 const struct exchange_impl owners_impl = {owners_create, owners_join, owners_sum, owners_bytes,

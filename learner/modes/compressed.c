@@ -15,8 +15,8 @@ void compressed_create(struct synchronous *s, size_t index)
     const struct vectors *vectors = s->base.vectors;
     const trp_vector_spec *spec = vectors->each[index].spec;
     struct combined *combined = &s->each[index];
-    combined->compressor =
-        compressor_create(&s->options.compress, spec->count, spec->tensors, spec->tensor_count);
+    combined->compressor = (s->sharded ? compressor_create_ranges : compressor_create)(
+        &s->options.compress, spec->count, spec->tensors, spec->tensor_count);
     if (!vectors->is_host)
         combined->staged =
             (float *)xcalloc(HEAD_NUMBERS + spec->count, sizeof(float)) + HEAD_NUMBERS;
@@ -70,13 +70,36 @@ static void take_after(const struct synchronous *s, size_t index)
         memcpy(own.at, combined->after, own.bytes);
 }
 
+static void join_compressor(const struct synchronous *s, size_t index, uint64_t step)
+{
+    const struct combined *combined = &s->each[index];
+    uint32_t rank = s->group.rank, size = s->group.size;
+    if (!s->sharded) {
+        compressor_join(combined->compressor, rank, size, step);
+        return;
+    }
+    size_t *ends = xcalloc(size, sizeof *ends);
+    for (uint32_t i = 0; i < size; i++)
+        ends[i] = bucket_share(s, &combined->buckets, 0, i).hi;
+    compressor_join_ranges(combined->compressor, rank, size, step, ends);
+    free(ends);
+}
+
+void compressed_forget(struct synchronous *s)
+{
+    for (size_t i = 0; i < s->base.vectors->count; i++)
+        if (s->each[i].compressor)
+            compressor_forget(s->each[i].compressor);
+    compressed_drop_after(s);
+}
+
 /* Phases are alike on all ranks, and in a checkpoint: they count the sums. */
 trp_status compressed_meet(struct synchronous *s, size_t index, uint32_t root)
 {
     struct compressor *compressor = s->each[index].compressor;
     const trp_phases *phases = vector_phases(&s->base.vectors->each[index]);
     take_after(s, index);
-    compressor_join(compressor, s->group.rank, s->group.size, phases->steps + phases->left_out);
+    join_compressor(s, index, phases->steps + phases->left_out);
     struct compress_memory shared = compressor_shared(compressor);
     return learners_spread(&s->group, shared.at, shared.bytes, root);
 }

@@ -70,7 +70,7 @@ static trp_status elect(struct synchronous *s, const struct mode_meeting *meetin
     uint64_t words[LEARNERS_WORDS] = {
         [TOLD_STEPS] = meeting->steps,
         [TOLD_VERSION] = meeting_version(meeting, s->group.generation),
-        [TOLD_STATE] = (!s->sharded || vectors_are_whole(s->base.vectors) ? IS_WHOLE : 0) |
+        [TOLD_STATE] = (!s->sharded || sharded_is_whole(s) ? IS_WHOLE : 0) |
                        (s->was_in_group ? WAS_IN_GROUP : 0) | (s->group.founder ? FOUNDED : 0),
         [TOLD_RNG] = meeting->rng->state[0]};
     TRP_TRY(learners_wait(&s->group, learners_tell(&s->group, words)));
@@ -116,6 +116,13 @@ static trp_status make_phase_parts(struct synchronous *s)
     return trp_device_alloc(device, s->group.size * sizeof *s->parts, (void **)&s->parts);
 }
 
+static trp_status read_last_save(struct synchronous *s, struct mode_meeting *meeting)
+{
+    TRP_TRY(meeting->reload(meeting->context, meeting));
+    s->shared_out = false;
+    return TRP_OK;
+}
+
 static trp_status agree_on_state(struct synchronous *s, struct mode_meeting *meeting)
 {
     uint32_t root;
@@ -123,8 +130,9 @@ static trp_status agree_on_state(struct synchronous *s, struct mode_meeting *mee
     TRP_TRY(make_phase_parts(s));
     TRP_TRY(elect(s, meeting, &root));
     if (root == s->group.size) {
+        compressed_forget(s);
         if (s->base.leads)
-            TRP_TRY(meeting->reload(meeting->context, meeting));
+            TRP_TRY(read_last_save(s, meeting));
         if (s->base.leads && !s->sharded)
             backup_take(&s->backup);
         s->was_in_group = s->was_in_group || s->base.leads; /* what it read is the group's */
@@ -137,9 +145,11 @@ static trp_status agree_on_state(struct synchronous *s, struct mode_meeting *mee
     uint64_t words[LEARNERS_WORDS];
     memcpy(words, learners_told(&s->group, root), sizeof words);
     s->receiving = s->group.rank != root;
+    s->shared_out = s->shared_out || s->receiving; /* with a part of it */
     s->behind = words[TOLD_STEPS] > meeting->steps;
     TRP_TRY(spread(s, root));
     s->receiving = false;
+    s->shared_out = s->sharded;
     meeting->steps = words[TOLD_STEPS];
     meeting->version = words[TOLD_VERSION];
     if (!s->was_in_group && s->group.rank != root)
@@ -170,6 +180,8 @@ trp_status synchronous_meet(struct mode *mode, struct mode_meeting *meeting)
     }
     if (s->was_in_group && s->sharded && !s->group.broken)
         status = sharded_gather(s); /* all leave well */
+    if (status == TRP_OK && !s->group.broken)
+        s->shared_out = false;
     do {
         if (s->group.broken)
             undo(s);

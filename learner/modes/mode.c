@@ -48,10 +48,7 @@ static const struct mode_row {
                          const struct mode_options *options);
 } rows[] = {
     {.name = "synchronous", .create = create_synchronous},
-    {.name = "sharded",
-     .optimizers = NOT_LAYERWISE,
-     .no_compression = "its learners send ranges of gradients and parameters",
-     .create = create_sharded},
+    {.name = "sharded", .optimizers = NOT_LAYERWISE, .create = create_sharded},
     {.name = "hogwild",
      .on_host = true,
      .optimizers = PLAIN,

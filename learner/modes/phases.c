@@ -33,6 +33,13 @@ struct range bucket_share(const struct synchronous *s, const struct buckets *buc
 
 /* ---- to the group -------------------------------------------------------------------------- */
 
+/* Whose head is not all of it in this rank's range of the sum: it goes by itself. What goes
+ * compressed has it ahead (compressed.c). */
+static bool has_own_head(const struct synchronous *s, size_t index)
+{
+    return s->sharded && !s->each[index].compressor;
+}
+
 /* The rows of this learner and what is watched go with the vector's front. */
 static void send_head(struct synchronous *s, size_t index)
 {
@@ -42,7 +49,7 @@ static void send_head(struct synchronous *s, size_t index)
     head_on(vectors->queue, head_of(vector->grads), s->base.rows,
             s->base.rows > 0 ? vector->watched : NULL,
             combined->has_kept ? head_of(combined->kept) : NULL);
-    if (!s->sharded)
+    if (!has_own_head(s, index))
         return;
     size_t count = HEAD_WATCHED + 1;
     trp_queue_copy(vectors->queue, s->numbers, head_of(vector->grads), count * sizeof(float));
@@ -138,7 +145,7 @@ static void measure_ranges(struct synchronous *s, size_t index, uint32_t rank, c
 
 static const float *reduced_head(const struct synchronous *s, size_t index)
 {
-    return s->sharded ? s->numbers : head_of(s->base.vectors->each[index].grads);
+    return has_own_head(s, index) ? s->numbers : head_of(s->base.vectors->each[index].grads);
 }
 
 trp_status phase_reduce(struct synchronous *s, size_t index)

@@ -104,11 +104,16 @@ static trp_status gather_state(struct synchronous *s, size_t index, size_t state
     return status;
 }
 
+bool sharded_is_whole(const struct synchronous *s)
+{
+    return !s->shared_out && vectors_are_whole(s->base.vectors);
+}
+
 trp_status sharded_gather(struct synchronous *s)
 {
     struct vectors *vectors = s->base.vectors;
     if (!s->group.collective) /* it never met the others, or they are gone with their parts */
-        return vectors_are_whole(vectors)
+        return sharded_is_whole(s)
                    ? TRP_OK
                    : trp_fail(TRP_UNAVAILABLE, "the others are gone with their parts of the "
                                                "optimizer's state");

@@ -265,8 +265,10 @@ trp_status synchronous_init(struct synchronous *s, const struct mode_impl *impl,
     for (size_t i = 0; i < vectors->count; i++) {
         if (!vectors->each[i].spec->learned)
             continue;
-        buckets_create(&s->each[i].buckets, vectors->each[i].spec->count, options->bucket_bytes);
-        if (options->compress.kind != COMPRESS_NONE)
+        bool whole = options->compress.kind != COMPRESS_NONE; /* then it is one bucket */
+        size_t count = vectors->each[i].spec->count, bytes = (HEAD_NUMBERS + count) * sizeof(float);
+        buckets_create(&s->each[i].buckets, count, whole ? bytes : options->bucket_bytes);
+        if (whole)
             compressed_create(s, i);
     }
     s->fingerprint = synchronous_fingerprint(s);

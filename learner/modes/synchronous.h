@@ -25,6 +25,7 @@ struct synchronous {
     struct mode base;
     struct mode_options options;
     bool sharded;
+    bool shared_out; /* of `sharded`: each has stepped a part, and perhaps not got the others' */
     struct learners group;
     uint64_t fingerprint;
     bool was_in_group;
@@ -123,11 +124,15 @@ void compressed_back_up(struct synchronous *s);
 void compressed_keep_after(struct synchronous *s);
 void compressed_drop_after(struct synchronous *s);
 
+/* All go back to a checkpoint: what was not sent of the steps since is of none. */
+void compressed_forget(struct synchronous *s);
+
 /* The generation begins. All get from `root` what they have alike; a new member has sent nothing
  * yet. Fails as learners_spread(). */
 TRP_MUST_USE trp_status compressed_meet(struct synchronous *s, size_t index, uint32_t root);
 
-/* The gradient, weighed, becomes the sum over all ranks, and so does its head. `clips`: the norm of
+/* The gradient, weighed, becomes the sum over all ranks, of which one of `sharded` has its range,
+ * and so does its head. `clips`: the norm of
  * this rank's part is bounded where the optimizer's max_norm says so. */
 TRP_MUST_USE trp_status compressed_reduce(struct synchronous *s, size_t index, bool clips);
 
@@ -138,6 +143,9 @@ void sharded_prepare(struct vectors *vectors);
 
 /* Makes room for this rank's parts of the state, which come from the whole one that `root` has. */
 TRP_MUST_USE trp_status sharded_spread(struct synchronous *s, uint32_t root);
+
+/* Whether this rank has all of what was learned. */
+bool sharded_is_whole(const struct synchronous *s);
 
 /* The whole state comes to rank 0; and goes again. */
 TRP_MUST_USE trp_status sharded_gather(struct synchronous *s);

@@ -291,11 +291,11 @@ static void compression_is_refused_by_modes_without_it(void **state)
                     &(trp_learner_options){.agent = &fixture->agent,
                                            .env = "CartPole-v1",
                                            .replay = nodes.replay,
-                                           .mode = TRP_LEARNERS_SHARDED,
+                                           .mode = TRP_LEARNERS_HOGWILD,
                                            .compression = TRP_COMPRESSION_TOP_K});
     assert_refused(fixture->program,
-                   "learner 'pair': compression is top-k, which the mode sharded has "
-                   "not: its learners send ranges");
+                   "learner 'pair': compression is top-k, which the mode hogwild has "
+                   "not: its learners send nothing");
     assert_int_equal(program_set_word(fixture->program, "pair.mode=local_sgd"), TRP_OK);
     assert_int_equal(program_check(fixture->program), TRP_OK);
     assert_int_equal(program_set_word(fixture->program, "pair.compression_momentum=0.5"), TRP_OK);

@@ -255,7 +255,7 @@ static void members_must_compress_alike(void **state)
 static void other_modes_refuse_it_by_name(void **state)
 {
     (void)state;
-    const char *const modes[] = {"sharded", "hogwild"};
+    const char *const modes[] = {"server", "hogwild"};
     struct vectors vectors = {.is_host = true};
     for (size_t i = 0; i < 2; i++) {
         struct mode *mode;

@@ -82,6 +82,76 @@ static void layerwise_optimizers_are_refused(void **state)
     trp_gang_destroy(gang);
 }
 
+/* ---- compressed --------------------------------------------------------------------------------
+ */
+
+/* Gradients whose sums are exact, sent whole: to the bit one learner's steps. */
+static void compressed_whole_the_steps_are_one_learners(void **state)
+{
+    (void)state;
+    for (uint32_t members = 1; members <= 4; members++) {
+        struct plan plan = {.members = members,
+                            .steps = 6,
+                            .optimizer = {.kind = TRP_ADAM, .learning_rate = 0.125},
+                            .second = true,
+                            .shuffled = true,
+                            .mode = "sharded",
+                            .compression = {.kind = "top-k", .ratio = 1},
+                            .bucket_bytes = 512};
+        struct run *run = run_all(&plan), *alone = run_alone(&plan);
+        check_all(run, &alone->members[0]);
+        run_free(run);
+        run_free(alone);
+    }
+}
+
+/* All have the same bits, and come to where they would without. */
+static void members_step_alike_with_each_compressor(void **state)
+{
+    static const char *const kinds[] = {"bf16", "f16", "top-k", "one-bit", "powersgd", "qsgd"};
+    (void)state;
+    struct plan plan = {.members = 3,
+                        .steps = 60,
+                        .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
+                        .mode = "sharded",
+                        .second = true,
+                        .constant = true,
+                        .matrix = true};
+    struct run *plain = run_all(&plan);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        plan.compression = (trp_compression_options){.kind = kinds[i], .ratio = 0.1};
+        struct run *run = run_all(&plan);
+        check_all(run, &run->members[0]);
+        double away = 0, way = 0;
+        for (size_t k = 0; k < NUMBERS; k++) {
+            double end = (double)plain->members[0].params[k];
+            away += fabs(end - (double)run->members[0].params[k]);
+            way += fabs(end - ((double)(k * 5 % 11) - 5));
+        }
+        assert_true(away < way / 8);
+        run_free(run);
+    }
+    run_free(plain);
+}
+
+/* Flags, the head, the codes of one range, parts of the norm, and half of the vector. */
+static void codes_go_one_way_and_parameters_whole(void **state)
+{
+    (void)state;
+    struct plan plan = {.members = 2,
+                        .steps = 4,
+                        .optimizer = rules[0],
+                        .mode = "sharded",
+                        .columns = 1 << 15,
+                        .compression = {.kind = "bf16"}};
+    struct run *run = run_all(&plan);
+    uint64_t bytes = 0, codes = 2 * (1 << 14), values = 4 * (1 << 14);
+    for (uint32_t i = 0; i < 2; i++)
+        bytes += run->members[i].sent[3].bytes_sent - run->members[i].sent[2].bytes_sent;
+    assert_in_range(bytes, 2 * (codes + values), 2 * (codes + values) + 1024);
+    run_free(run);
+}
+
 /* ---- checkpoints -------------------------------------------------------------------------------
  */
 
@@ -175,6 +245,38 @@ static void a_loss_goes_back_to_the_checkpoint(void **state)
     run_free(alone);
 }
 
+/* What was not sent of steps that never were is of no step: a group that goes back has the bits of
+ * one that was begun there. */
+static void a_group_that_goes_back_has_nothing_unsent(void **state)
+{
+    struct plan plan = {.members = 2,
+                        .steps = 9,
+                        .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
+                        .constant = true,
+                        .mode = "sharded",
+                        .compression = {.kind = "top-k", .ratio = 0.5},
+                        .checkpoints = *state,
+                        .checkpoint_every = 3,
+                        .breaks = {.member = 1, .step = 5, .place = AFTER_READY}};
+    struct run *broken = run_all(&plan);
+    check_all(broken, &broken->members[0]);
+    char *dir = xasprintf("%s/again", (char *)*state);
+    plan.checkpoints = dir;
+    plan.breaks.step = 0;
+    plan.steps = 3;
+    struct run *first = run_all(&plan);
+    assert_int_equal(first->members[0].status, TRP_OK);
+    plan.steps = 9;
+    plan.resume = true;
+    struct run *then = run_all(&plan);
+    check_all(then, &then->members[0]);
+    check_same(&broken->members[0], &then->members[0]);
+    run_free(broken);
+    run_free(first);
+    run_free(then);
+    free(dir);
+}
+
 /* Its checkpoint has the state that all began with. */
 static void who_meets_nobody_ends_well(void **state)
 {
@@ -226,6 +328,10 @@ int main(void)
         cmocka_unit_test(the_steps_are_those_of_whole_state),
         cmocka_unit_test(each_has_a_part_of_the_state),
         cmocka_unit_test(layerwise_optimizers_are_refused),
+        cmocka_unit_test(compressed_whole_the_steps_are_one_learners),
+        cmocka_unit_test(members_step_alike_with_each_compressor),
+        cmocka_unit_test(codes_go_one_way_and_parameters_whole),
+        cmocka_unit_test_setup_teardown(a_group_that_goes_back_has_nothing_unsent, setup, teardown),
         cmocka_unit_test_setup_teardown(checkpoints_are_of_any_number_of_learners, setup, teardown),
         cmocka_unit_test_setup_teardown(a_loss_goes_back_to_the_checkpoint, setup, teardown),
         cmocka_unit_test_setup_teardown(who_meets_nobody_ends_well, setup, teardown),

@@ -17,6 +17,7 @@ struct script {
     float (*gradient)(uint32_t rank, uint32_t sum, size_t i);
     uint32_t joins_at; /* before this sum a new generation begins; 0: never */
     float clip;        /* 0: none */
+    bool ranges;       /* each rank needs a range of the sum alone */
     float *out[RANKS_MAX][SUMS_MAX];
     float *rest[RANKS_MAX];
     uint64_t bytes[SUMS_MAX], sent[RANKS_MAX][SUMS_MAX];
@@ -27,18 +28,36 @@ static trp_status wait_for(void *context, uint64_t ticket)
     return rank_wait(context, ticket);
 }
 
+/* Of the first rank's range, in the middle of a run; then nothing, and all else. */
+static size_t range_end(const struct script *script, uint32_t rank, uint32_t size)
+{
+    return rank + 1 < size ? 300 : script->count;
+}
+
+static void join_script(const struct rank *rank, struct compressor *c, uint32_t sum)
+{
+    const struct script *script = rank->context;
+    size_t ends[RANKS_MAX];
+    for (uint32_t i = 0; i < rank->size; i++)
+        ends[i] = range_end(script, i, rank->size);
+    if (script->ranges)
+        compressor_join_ranges(c, rank->rank, rank->size, sum, ends);
+    else
+        compressor_join(c, rank->rank, rank->size, sum);
+}
+
 static void play_script(struct rank *rank)
 {
     struct script *script = rank->context;
     size_t count = script->count;
-    struct compressor *c =
-        compressor_create(&script->options, count, script->tensors, script->tensor_count);
+    struct compressor *c = (script->ranges ? compressor_create_ranges : compressor_create)(
+        &script->options, count, script->tensors, script->tensor_count);
     struct compress_wire wire = {rank->group, wait_for, rank};
-    compressor_join(c, rank->rank, rank->size, 0);
+    join_script(rank, c, 0);
     for (uint32_t sum = 0; sum < script->sums && rank->status == TRP_OK; sum++) {
         float *grads = script->out[rank->rank][sum] = xcalloc(count, sizeof *grads);
         if (script->joins_at > 0 && sum == script->joins_at)
-            compressor_join(c, rank->rank, rank->size, sum);
+            join_script(rank, c, sum);
         for (size_t i = 0; i < count; i++)
             grads[i] = script->gradient(rank->rank, sum, i);
         uint64_t before = trp_collective_read(rank->group).bytes_sent;
@@ -53,6 +72,17 @@ static void play_script(struct rank *rank)
     compressor_destroy(c);
 }
 
+/* To rank 0, which has the first. */
+static void gather_ranges(struct script *script, uint32_t size)
+{
+    for (uint32_t rank = 1; rank < size && script->ranges; rank++) {
+        size_t lo = range_end(script, rank - 1, size), hi = range_end(script, rank, size);
+        for (uint32_t sum = 0; sum < script->sums; sum++)
+            memcpy(script->out[0][sum] + lo, script->out[rank][sum] + lo,
+                   (hi - lo) * sizeof(float));
+    }
+}
+
 static void script_run(struct script *script, uint32_t size)
 {
     struct ranks ranks;
@@ -61,7 +91,8 @@ static void script_run(struct script *script, uint32_t size)
     ranks_run(&ranks, play_script, script);
     ranks_expect_right(&ranks);
     ranks_destroy(&ranks);
-    for (uint32_t rank = 1; rank < size; rank++)
+    gather_ranges(script, size);
+    for (uint32_t rank = 1; rank < size && !script->ranges; rank++)
         for (uint32_t sum = 0; sum < script->sums; sum++)
             assert_memory_equal(script->out[rank][sum], script->out[0][sum],
                                 script->count * sizeof(float));
@@ -159,6 +190,35 @@ static void bytes_are_as_the_formula_says(void **state)
                     sent += script.sent[rank][sum];
                 assert_int_equal(sent, script.bytes[sum]);
             }
+            script_free(&script);
+        }
+}
+
+/* Owners keep nothing, so that what is kept is what was not sent to them; and codes go one way. */
+static void who_needs_a_range_of_the_sum_has_it_for_half_the_bytes(void **state)
+{
+    (void)state;
+    for (enum compression kind = COMPRESS_BF16; kind < COMPRESSIONS; kind++)
+        for (uint32_t size = 1; size <= 4; size++) {
+            struct script script = {.options = {.kind = kind, .ratio = 0.05},
+                                    .tensors = matrices,
+                                    .tensor_count = TENSORS,
+                                    .sums = 12,
+                                    .joins_at = 7,
+                                    .ranges = true,
+                                    .gradient = integers};
+            bool is_exact = kind == COMPRESS_BF16 || kind == COMPRESS_F16 || kind == COMPRESS_TOP_K;
+            script_run(&script, size);
+            assert_true(!is_exact || lost(&script, size) == 0);
+            assert_true(kind == COMPRESS_QSGD || lost(&script, size) < 1);
+            for (uint32_t sum = 0; sum < 12 && kind != COMPRESS_POWERSGD; sum++) {
+                uint64_t sent = 0;
+                for (uint32_t rank = 0; rank < size; rank++)
+                    sent += script.sent[rank][sum];
+                assert_int_equal(sent, script.bytes[sum]);
+            }
+            if (kind == COMPRESS_BF16 && size == 2) /* 300 numbers, and 1848: blocks of those */
+                assert_int_equal(script.bytes[0], 2 * 3712);
             script_free(&script);
         }
 }
@@ -707,6 +767,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sent_and_kept_are_the_gradients_to_the_last_bit),
         cmocka_unit_test(bytes_are_as_the_formula_says),
+        cmocka_unit_test(who_needs_a_range_of_the_sum_has_it_for_half_the_bytes),
         cmocka_unit_test(a_sum_of_2048_numbers_sends_so_many_bytes),
         cmocka_unit_test(numbers_that_cannot_be_compressed_are_seen),
         cmocka_unit_test(f16_rounds_to_the_nearest_and_of_two_to_the_even_one),

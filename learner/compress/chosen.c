@@ -13,17 +13,22 @@
 
 /* ---- how many -------------------------------------------------------------------------------- */
 
-static size_t chosen_count(const struct compressor *c)
+size_t count_to_choose(const struct compress_options *options, uint64_t step, size_t count)
 {
     enum { STAGES = 4 }; /* 1/4, 1/16, 1/64, 1/256 */
-    double share = c->options.ratio;
-    if (c->step < c->options.warmup_steps) {
-        uint64_t stage = c->step * STAGES / c->options.warmup_steps;
+    double share = options->ratio > 0 ? options->ratio : COMPRESS_RATIO;
+    if (step < options->warmup_steps) {
+        uint64_t stage = step * STAGES / options->warmup_steps;
         double of_stage = ldexp(1, -2 * ((int)stage + 1));
         share = of_stage > share ? of_stage : share;
     }
-    size_t chosen = (size_t)ceil(share * (double)c->count);
-    return chosen < c->count ? chosen : c->count;
+    size_t chosen = (size_t)ceil(share * (double)count);
+    return chosen < count ? chosen : count;
+}
+
+static size_t chosen_count(const struct compressor *c)
+{
+    return count_to_choose(&c->options, c->step, c->count);
 }
 
 static size_t chosen_block(const struct compressor *c)
@@ -99,7 +104,6 @@ static uint32_t select_largest(uint32_t *values, size_t count, size_t k, size_t 
 static void compensate(struct compressor *c, const float *restrict grads)
 {
     float *restrict rest = c->rest, *restrict momentum = c->momentum;
-    uint32_t *restrict magnitudes = (uint32_t *)(void *)c->scratch;
     float kept = (float)c->options.momentum;
     for (size_t i = 0; momentum && i < c->count; i++) {
         momentum[i] = kept * momentum[i] + grads[i];
@@ -107,26 +111,33 @@ static void compensate(struct compressor *c, const float *restrict grads)
     }
     for (size_t i = 0; !momentum && i < c->count; i++)
         rest[i] += grads[i];
-    for (size_t i = 0; i < c->count; i++)
-        magnitudes[i] = magnitude_of(rest[i]);
 }
 
-/* Places, then numbers. */
-static void choose_largest(struct compressor *c, uint32_t *words, size_t k)
+void choose_largest(const float *values, size_t count, size_t k, uint32_t *room, uint32_t *words)
 {
     size_t equal, chosen = 0;
-    uint32_t least = select_largest((uint32_t *)(void *)c->scratch, c->count, k, &equal);
-    for (size_t i = 0; chosen < k && i < c->count; i++) {
-        uint32_t magnitude = magnitude_of(c->rest[i]);
+    for (size_t i = 0; i < count; i++)
+        room[i] = magnitude_of(values[i]);
+    uint32_t least = select_largest(room, count, k, &equal);
+    for (size_t i = 0; chosen < k && i < count; i++) {
+        uint32_t magnitude = magnitude_of(values[i]);
         if (magnitude < least || (magnitude == least && equal == 0))
             continue;
         equal -= magnitude == least;
         words[chosen] = (uint32_t)i;
-        memcpy(&words[k + chosen], &c->rest[i], sizeof *words);
+        memcpy(&words[k + chosen], &values[i], sizeof *words);
         chosen++;
-        c->rest[i] = 0;
+    }
+}
+
+/* Of what was not sent before, too. */
+static void choose_own(struct compressor *c, uint32_t *words, size_t k)
+{
+    choose_largest(c->rest, c->count, k, (uint32_t *)(void *)c->scratch, words);
+    for (size_t i = 0; i < k; i++) {
+        c->rest[words[i]] = 0;
         if (c->momentum && !c->options.keep_momentum)
-            c->momentum[i] = 0;
+            c->momentum[words[i]] = 0;
     }
 }
 
@@ -149,7 +160,7 @@ static trp_status chosen_sum(struct compressor *c, const struct compress_wire *w
 {
     size_t k = chosen_count(c), block = chosen_block(c);
     compensate(c, grads);
-    choose_largest(c, c->words + c->rank * block, k);
+    choose_own(c, c->words + c->rank * block, k);
     TRP_TRY(
         wire->wait(wire->context, trp_collective_all_gather(wire->collective, NULL, c->words,
                                                             c->size * block, TRP_COLLECTIVE_I32)));
@@ -163,7 +174,7 @@ static size_t chosen_encode(struct compressor *c, const float *grads)
 {
     size_t k = chosen_count(c);
     compensate(c, grads);
-    choose_largest(c, c->words, k);
+    choose_own(c, c->words, k);
     return 2 * k;
 }
 

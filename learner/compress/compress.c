@@ -7,6 +7,7 @@
 
 #include "compressor.h"
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "limits.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -54,10 +55,19 @@ trp_status compress_check(const struct compress_options *options)
     return TRP_OK;
 }
 
+uint64_t compress_hash(uint64_t hash, const struct compress_options *options)
+{
+    const double parts[] = {
+        options->kind,     options->ratio,         (double)options->warmup_steps,
+        options->momentum, options->keep_momentum, options->rank,
+        options->bits};
+    return hash_bytes(hash, parts, sizeof parts);
+}
+
 static struct compress_options with_defaults(const struct compress_options *options)
 {
     struct compress_options own = *options;
-    own.ratio = own.ratio > 0 ? own.ratio : 0.001;
+    own.ratio = own.ratio > 0 ? own.ratio : COMPRESS_RATIO;
     own.rank = own.rank > 0 ? own.rank : 2;
     own.bits = own.bits > 0 ? own.bits : COMPRESS_BITS_MAX;
     return own;

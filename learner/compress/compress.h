@@ -55,6 +55,9 @@ TRP_MUST_USE trp_status compress_find(const char *name, enum compression *kind);
 /* INVALID_ARGUMENT names the option, its value and its range. */
 TRP_MUST_USE trp_status compress_check(const struct compress_options *options);
 
+/* Of all of them, behind `hash`: those who compress otherwise do not understand each other. */
+uint64_t compress_hash(uint64_t hash, const struct compress_options *options);
+
 /* A vector of `count` numbers with what was not sent of it. The tensors, of which its columns and
  * matrices follow, may be NULL. */
 struct compressor;
@@ -127,6 +130,21 @@ struct compress_code compressor_encode(struct compressor *compressor, const floa
  * them is not finite; then `values` is undefined. */
 TRP_MUST_USE trp_status compress_decode(const struct compress_code *code, float *values,
                                         size_t count);
+
+/* ---- loose numbers ----------------------------------------------------------------------------
+ */
+
+/* Those of no vector, in runs of 512, or of top-k as many as of a vector of so many; not powersgd.
+ * Nothing is kept: who codes them takes off what was sent. `step` counts sums, for top-k's warm-up,
+ * and `key` makes random numbers: another one each time. */
+size_t compress_loose_words(const struct compress_options *options, uint64_t step, size_t count);
+void compress_loose(const struct compress_options *options, uint64_t step, uint64_t key,
+                    const float *values, size_t count, uint32_t *words);
+
+/* Of so many words what another one sent. Fails as compress_decode(). */
+TRP_MUST_USE trp_status compress_loose_decode(const struct compress_options *options,
+                                              const uint32_t *words, size_t word_count,
+                                              float *values, size_t count);
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 

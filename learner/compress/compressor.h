@@ -55,6 +55,13 @@ struct exchange_impl {
 
 extern const struct exchange_impl owners_impl, chosen_impl, low_rank_impl;
 
+/* How many of `count` numbers top-k sends in a sum. */
+size_t count_to_choose(const struct compress_options *options, uint64_t step, size_t count);
+
+/* The `k` largest of [count] numbers, at least one, to words[2 * k]: places, then numbers.
+ * room[count] is lost. */
+void choose_largest(const float *values, size_t count, size_t k, uint32_t *room, uint32_t *words);
+
 /* The numbers that lie one behind the other in a tensor's fastest dimension; 0: too few. */
 size_t tensor_columns(const trp_net_tensor *tensor);
 

@@ -18,6 +18,9 @@ enum {
     COMPRESS_WORDS = 32,
 };
 
+/* Of the numbers of a vector, that top-k sends where nobody says. */
+#define COMPRESS_RATIO 0.001
+
 /* Gradients beyond are summed as they are: products of two of them, and sums of those, are finite.
  */
 #define COMPRESS_LARGEST 0x1p50F

@@ -252,7 +252,8 @@ static void make_stream(struct dogwild *dogwild)
 }
 
 trp_status dogwild_create(struct mode **out, struct vectors *vectors,
-                          const struct learners_options *group)
+                          const struct learners_options *group,
+                          const struct compress_options *compress)
 {
     struct dogwild *dogwild = xcalloc(1, sizeof *dogwild);
     *out = &dogwild->hogwild.base;
@@ -260,6 +261,7 @@ trp_status dogwild_create(struct mode **out, struct vectors *vectors,
     trp_status begun = hogwild_init(&dogwild->hogwild, &dogwild_impl, vectors, group);
     if (status == TRP_OK && begun == TRP_OK) {
         make_stream(dogwild);
+        stream_compress(&dogwild->streams.stream, compress);
         return TRP_OK;
     }
     dogwild_destroy(*out);

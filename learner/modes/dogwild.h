@@ -8,6 +8,7 @@
 
 /* Fails as hogwild_create(), and UNAVAILABLE: there is no socket. */
 TRP_MUST_USE trp_status dogwild_create(struct mode **out, struct vectors *vectors,
-                                       const struct learners_options *group);
+                                       const struct learners_options *group,
+                                       const struct compress_options *compress);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/finite.h"
+#include "core/hash.h"
 
 #define STREAM_MAGIC UINT64_C(0x33646c6977676f64) /* "dogwild3" */
 
@@ -49,6 +50,12 @@ void stream_create(struct stream *stream, const struct stream_chunk *chunks, siz
                               .steps = steps};
     for (size_t i = 0; i < count; i++)
         stream->chunks[i].base = xcalloc(2 * pairs_of(&chunks[i]), sizeof(float));
+}
+
+void stream_compress(struct stream *stream, const struct compress_options *options)
+{
+    stream->compress = *options;
+    stream->magic = compress_hash(stream->magic, options);
 }
 
 static void destroy_peers(struct stream *stream)
@@ -132,9 +139,62 @@ void stream_begin_pass(struct stream *stream)
         stream->next = 0;
 }
 
+/* Numbers of a message on the wire, or words of their code. */
+static size_t message_words(const struct stream *stream, const struct stream_message *message)
+{
+    bool coded = stream->compress.kind != COMPRESS_NONE && message->kind != STREAM_ANSWER &&
+                 !stream->chunks[message->chunk].once;
+    size_t words =
+        coded ? compress_loose_words(&stream->compress, message->sequence - 1, message->count)
+              : message->count;
+    return words < message->count ? words : message->count;
+}
+
+static bool has_code(const struct stream *stream, const struct stream_message *message)
+{
+    return message_words(stream, message) < message->count;
+}
+
+/* False: they are no code, or not finite. */
+static bool read_numbers(const struct stream *stream, const struct stream_message *message,
+                         float numbers[DOGWILD_NUMBERS])
+{
+    uint32_t words[DOGWILD_NUMBERS];
+    if (!has_code(stream, message)) {
+        memcpy(numbers, message->numbers, message->count * sizeof *numbers);
+        return floats_are_finite(numbers, message->count);
+    }
+    memcpy(words, message->numbers, sizeof words);
+    return compress_loose_decode(&stream->compress, words, message_words(stream, message), numbers,
+                                 message->count) == TRP_OK;
+}
+
+/* What came of the steps since b, and what others make of it; b moves by that. */
+static void put_delta(const struct stream *stream, const struct stream_chunk *chunk,
+                      const float *now, struct stream_message *message)
+{
+    float delta[DOGWILD_NUMBERS];
+    uint32_t words[2 * DOGWILD_NUMBERS];
+    uint64_t key = hash_fold(message->sequence, message->chunk * stream->size + stream->rank);
+    for (size_t i = 0; i < chunk->count; i++)
+        delta[i] = now[i] - chunk->base[i];
+    if (!has_code(stream, message)) {
+        memcpy(message->numbers, delta, chunk->count * sizeof *delta);
+        memcpy(chunk->base, now, 2 * pairs_of(chunk) * sizeof *now);
+        return;
+    }
+    compress_loose(&stream->compress, message->sequence - 1, key, delta, chunk->count, words);
+    memcpy(message->numbers, words, message_words(stream, message) * sizeof *words);
+    if (!read_numbers(stream, message, delta))
+        return; /* whoever gets it does not take it */
+    for (size_t i = 0; i < chunk->count; i++)
+        chunk->base[i] += delta[i];
+}
+
 static size_t stream_bytes(struct stream *stream, struct stream_message *message)
 {
-    size_t bytes = offsetof(struct stream_message, numbers) + message->count * sizeof(float);
+    size_t bytes =
+        offsetof(struct stream_message, numbers) + message_words(stream, message) * sizeof(float);
     message->magic = stream->magic;
     message->generation = stream->generation;
     message->nonce = stream->nonce;
@@ -160,9 +220,7 @@ size_t stream_ask(struct stream *stream, struct stream_message *message)
                                            .chunk = (uint64_t)(chunk - stream->chunks),
                                            .sequence = ++chunk->sequence,
                                            .steps = stream->own_steps};
-        for (size_t i = 0; i < chunk->count; i++)
-            message->numbers[i] = now[i] - chunk->base[i];
-        memcpy(chunk->base, now, 2 * pairs_of(chunk) * sizeof *now);
+        put_delta(stream, chunk, now, message);
         chunk->waits = 1;
         stream->awaited++;
         stream->counters.sent++;
@@ -178,7 +236,8 @@ static bool is_awaited(const struct stream *stream, const struct stream_message 
     return chunk->waits > 0 && message->sequence == chunk->sequence;
 }
 
-static void take_stream_answer(struct stream *stream, const struct stream_message *message)
+static void take_stream_answer(struct stream *stream, const struct stream_message *message,
+                               const float *numbers)
 {
     struct stream_chunk *chunk = &stream->chunks[message->chunk];
     uint64_t steps = atomic_load(stream->steps);
@@ -188,7 +247,7 @@ static void take_stream_answer(struct stream *stream, const struct stream_messag
         return;
     }
     float values[DOGWILD_NUMBERS] = {0};
-    memcpy(values, message->numbers, chunk->count * sizeof *values);
+    memcpy(values, numbers, chunk->count * sizeof *values);
     move_chunk(chunk, chunk->base, values);
     memcpy(chunk->base, values, 2 * pairs_of(chunk) * sizeof *values);
     chunk->waits = 0;
@@ -201,12 +260,13 @@ static void take_stream_answer(struct stream *stream, const struct stream_messag
 }
 
 /* The delta is what has not been sent yet again. */
-static void take_refusal(struct stream *stream, const struct stream_message *message)
+static void take_refusal(struct stream *stream, const struct stream_message *message,
+                         const float *numbers)
 {
     struct stream_chunk *chunk = &stream->chunks[message->chunk];
     bool awaited = is_awaited(stream, message);
     for (size_t i = 0; awaited && i < chunk->count; i++)
-        chunk->base[i] -= message->numbers[i];
+        chunk->base[i] -= numbers[i];
     if (awaited) {
         chunk->waits = 0;
         stream->awaited--;
@@ -228,7 +288,7 @@ static size_t refuse_delta(struct stream *stream, const struct stream_message *m
 }
 
 static size_t take_delta(struct stream *stream, const struct stream_message *message,
-                         struct stream_message *answer)
+                         const float *numbers, struct stream_message *answer)
 {
     struct stream_chunk *chunk = &stream->chunks[message->chunk];
     struct stream_peer *peer = &stream->peers[message->rank];
@@ -239,7 +299,7 @@ static size_t take_delta(struct stream *stream, const struct stream_message *mes
     }
     load_shared(chunk->values, from, 2 * pairs_of(chunk));
     for (size_t i = 0; i < chunk->count; i++)
-        to[i] = from[i] + message->numbers[i];
+        to[i] = from[i] + numbers[i];
     if (!chunk->once &&
         !floats_are_finite(to, chunk->count)) { /* it would be everybody's for ever */
         stream->counters.strange++;
@@ -276,29 +336,29 @@ static bool is_of_stream(const struct stream *stream, const struct stream_messag
         message->chunk >= stream->chunk_count)
         return false;
     return message->count == stream->chunks[message->chunk].count &&
-           size == head + message->count * sizeof(float);
+           size == head + message_words(stream, message) * sizeof(float);
 }
 
 size_t stream_take(struct stream *stream, const void *bytes, size_t size,
                    struct stream_message *answer)
 {
     struct stream_message message = {0};
+    float numbers[DOGWILD_NUMBERS];
     memcpy(&message, bytes, size < sizeof message ? size : sizeof message);
-    if (!is_of_stream(stream, &message, size) ||
-        !floats_are_finite(message.numbers, message.count)) {
+    if (!is_of_stream(stream, &message, size) || !read_numbers(stream, &message, numbers)) {
         stream->counters.strange++;
         return 0;
     }
     stream->peers[message.rank].beat = message.beat;
     if (message.kind == STREAM_ANSWER)
-        take_stream_answer(stream, &message);
+        take_stream_answer(stream, &message, numbers);
     if (message.kind == STREAM_REFUSAL)
-        take_refusal(stream, &message);
+        take_refusal(stream, &message, numbers);
     if (message.kind != STREAM_DELTA)
         return 0;
     if (!stream->knows || stream->followed > stream->rank)
         return refuse_delta(stream, &message, answer);
     if (!stream_is_followed(stream))
         stream_ask_rank(stream, stream->rank); /* all before it have refused */
-    return take_delta(stream, &message, answer);
+    return take_delta(stream, &message, numbers, answer);
 }

@@ -12,6 +12,9 @@
  * delta that comes again, or behind a later one, is known by its number, and so is an answer that
  * is not to the last one.
  *
+ * Compressed (stream_compress()) d is what its code has got, c, and b = b + c: the rest is of the
+ * next delta. Answers go as they are: who has lost one has nothing that a difference could be to.
+ *
  * Rank 0 is asked first. One that came later, and has not got all yet, refuses with the delta,
  * which the worker takes back (b -= d) before it asks the next rank. Whoever knows and is asked is
  * the one that is followed: all ranks before it have refused. When that one misses somebody its
@@ -24,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "learner/compress/compress.h"
 #include "limits.h"
 #include "shared_pairs.h"
 
@@ -53,7 +57,7 @@ struct stream_message {
     uint64_t steps;  /* a worker's in this generation; in an answer all learners' */
     uint64_t beat;   /* rounds of the sender's learner: who does not make any hangs */
     uint64_t misses; /* not 0: the sender misses somebody */
-    float numbers[DOGWILD_NUMBERS];
+    float numbers[DOGWILD_NUMBERS]; /* or, of a delta, the words of a code where these are fewer */
 };
 
 /* One that has something to say. */
@@ -76,6 +80,7 @@ struct stream {
     size_t chunk_count, next; /* of the pass */
     size_t awaited;
     uint64_t magic, generation, nonce;
+    struct compress_options compress; /* of deltas */
     uint32_t rank, size;
     bool knows;                /* what was learned: it may be followed */
     bool misses;               /* this one, or who is followed, misses somebody */
@@ -90,6 +95,8 @@ struct stream {
  * they are: who learns others is not listened to. */
 void stream_create(struct stream *stream, const struct stream_chunk *chunks, size_t count,
                    uint64_t layout, _Atomic uint64_t *steps);
+/* From the beginning. */
+void stream_compress(struct stream *stream, const struct compress_options *options);
 void stream_destroy(struct stream *stream); /* zeroed is fine */
 
 /* Where it is in a generation. */

@@ -196,9 +196,10 @@ trp_status gaia_mode_create(struct mode **out, struct vectors *vectors,
     struct gaia *gaia = xcalloc(1, sizeof *gaia);
     struct synchronous *s = &gaia->s;
     *out = &s->base;
-    TRP_TRY(synchronous_init(s, &gaia_impl, vectors, options, false));
+    TRP_TRY(synchronous_init_plain(s, &gaia_impl, vectors, options));
     s->fingerprint = hash_bytes(s->fingerprint, &options->max_steps, sizeof options->max_steps);
-    gaia_sites_create(&gaia->sites, vectors, options->significance, options->site_slack);
+    gaia_sites_create(&gaia->sites, vectors, options->significance, options->site_slack,
+                      &options->compress);
     TRP_TRY(circle_listen(&gaia->site, &s->group, "site", &options->group));
     return circle_listen(&gaia->sites.circle, &s->group, "sites", &options->group);
 }

@@ -26,9 +26,24 @@ void gaia_create(struct gaia_rule *rule, size_t count, double significance, uint
     rule->unpacked = news_create(count);
 }
 
+/* Of top-k the moves travel as they are. */
+static bool has_codes(const struct gaia_rule *rule)
+{
+    return rule->compress.kind != COMPRESS_NONE && rule->compress.kind != COMPRESS_TOP_K;
+}
+
+/* Of top-k there are no more words than of all moves and their places. */
+void gaia_compress(struct gaia_rule *rule, const struct compress_options *compress)
+{
+    rule->compress = *compress;
+    for (uint32_t i = 0; compress->kind != COMPRESS_NONE && i <= rule->slack; i++)
+        rule->kept[i].codes = xcalloc(2 * rule->count + 2, sizeof(uint32_t));
+}
+
 void gaia_destroy(struct gaia_rule *rule)
 {
     for (uint32_t i = 0; rule->kept && i <= rule->slack; i++) {
+        free(rule->kept[i].codes);
         free(rule->kept[i].places);
         free(rule->kept[i].moves);
     }
@@ -67,6 +82,43 @@ static bool matters(double moves, double value, double threshold)
     return fabs(moves) > threshold * fabs(value);
 }
 
+static size_t code_words(const struct gaia_rule *rule, size_t count)
+{
+    return has_codes(rule) ? compress_loose_words(&rule->compress, 0, count) : count;
+}
+
+/* Those that are chosen of the news, in their order. */
+static void choose_news(const struct gaia_rule *rule, struct gaia_news *news)
+{
+    uint64_t step = rule->steps + rule->clock;
+    size_t chosen = compress_loose_words(&rule->compress, step, news->count) / 2;
+    compress_loose(&rule->compress, step, 0, news->moves, news->count, news->codes);
+    for (size_t i = 0; i < chosen; i++)
+        news->places[i] = news->places[news->codes[i]];
+    memcpy(news->moves, news->codes + chosen, chosen * sizeof *news->moves);
+    news->count = chosen;
+}
+
+/* What others make of the codes are the moves. What is not finite is refused where it comes. */
+static void code_news(const struct gaia_rule *rule, struct gaia_news *news)
+{
+    uint64_t key = (rule->steps + rule->clock) * rule->sites + rule->site;
+    compress_loose(&rule->compress, 0, key, news->moves, news->count, news->codes);
+    if (compress_loose_decode(&rule->compress, news->codes, code_words(rule, news->count),
+                              news->moves, news->count) != TRP_OK)
+        news->moves[0] = NAN;
+}
+
+static void compress_news(const struct gaia_rule *rule, struct gaia_news *news)
+{
+    if (news->count == 0 || rule->compress.kind == COMPRESS_NONE)
+        return;
+    if (has_codes(rule))
+        code_news(rule, news);
+    else
+        choose_news(rule, news);
+}
+
 const struct gaia_news *gaia_end_clock(struct gaia_rule *rule, float *values)
 {
     struct gaia_news *news = &rule->kept[rule->clock % (rule->slack + 1)];
@@ -83,8 +135,10 @@ const struct gaia_news *gaia_end_clock(struct gaia_rule *rule, float *values)
             continue;
         news->places[news->count] = (uint32_t)i;
         news->moves[news->count++] = unsent;
-        rule->unsent[i] = 0;
     }
+    compress_news(rule, news);
+    for (size_t i = 0; i < news->count; i++)
+        rule->unsent[news->places[i]] -= news->moves[i];
     rule->counters.sent += news->count;
     return news;
 }
@@ -157,7 +211,7 @@ static size_t place_words(const struct gaia_rule *rule, size_t count)
 
 size_t gaia_words(const struct gaia_rule *rule, size_t count)
 {
-    return place_words(rule, count) + count;
+    return place_words(rule, count) + code_words(rule, count);
 }
 
 trp_status gaia_most(const struct gaia_rule *rule, const uint64_t *said, size_t stride,
@@ -188,7 +242,8 @@ void gaia_pack(const struct gaia_rule *rule, const struct gaia_news *news, uint3
             words[news->places[i] / WORD_BITS] |= UINT32_C(1) << news->places[i] % WORD_BITS;
         else
             words[i] = news->places[i];
-    memcpy(words + places, news->moves, news->count * sizeof *words);
+    const void *moves = has_codes(rule) ? (const void *)news->codes : news->moves;
+    memcpy(words + places, moves, code_words(rule, news->count) * sizeof *words);
 }
 
 /* So many bits are set, or at least one more than `count`. */
@@ -216,7 +271,11 @@ trp_status gaia_unpack(struct gaia_rule *rule, const uint32_t *words, size_t cou
         found = places_of_bits(rule, words, count, own->places);
     else if (own->count > 0)
         memcpy(own->places, words, count * sizeof *words);
-    if (own->count > 0)
+    if (own->count > 0 && has_codes(rule) &&
+        compress_loose_decode(&rule->compress, words + places, code_words(rule, count), own->moves,
+                              count) != TRP_OK)
+        return trp_fail(TRP_DATA_LOSS, "numbers that matter: %s", trp_last_error());
+    if (own->count > 0 && !has_codes(rule))
         memcpy(own->moves, words + places, count * sizeof *words);
     if (own->count == count && found == count)
         return TRP_OK;

@@ -2,8 +2,8 @@
  * section 4) for one vector of one site, of several on slow links. What a site's steps make of a
  * number is added up, d, and goes to the other sites when it matters: when |d| > v |w|, with
  * v = v0 / sqrt(t) at clock t, so that less goes unsaid the nearer the end is. A number that is 0
- * has all of it sent. What goes is not rounded: what all sites sent and what they have not sent yet
- * are all steps.
+ * has all of it sent. What goes is not rounded, or what a code has not got of it (gaia_compress())
+ * stays in d: what all sites sent and what they have not sent yet are all steps.
  *
  * The mirror clock: a site that is at clock c goes on only when it has what each other one sent at
  * clock c - `slack` and before.
@@ -20,12 +20,14 @@
 #include <stdint.h>
 
 #include <troupe/status.h>
+#include "learner/compress/compress.h"
 
 /* What matters of a clock: places, that grow, and what is added there. */
 struct gaia_news {
     uint32_t *places;
     float *moves;
     size_t count;
+    uint32_t *codes; /* of moves, as they travel; or NULL */
 };
 
 struct gaia_counters {
@@ -36,14 +38,15 @@ struct gaia_counters {
 struct gaia_rule {
     size_t count;
     uint32_t site, sites, slack;
-    double significance;    /* v0 */
-    double share;           /* of its steps: 1 / sites, as all sites' are added up */
-    uint64_t steps;         /* t when the clocks began */
-    uint64_t clock;         /* that have ended */
-    uint64_t *heard;        /* by site: clocks that came */
-    uint64_t *barred;       /* by site: clocks that have to have come, by its barriers */
-    float *before;          /* the vector as the clock began */
-    float *unsent;          /* d */
+    double significance;              /* v0 */
+    struct compress_options compress; /* of moves */
+    double share;                     /* of its steps: 1 / sites, as all sites' are added up */
+    uint64_t steps;                   /* t when the clocks began */
+    uint64_t clock;                   /* that have ended */
+    uint64_t *heard;                  /* by site: clocks that came */
+    uint64_t *barred;                 /* by site: clocks that have to have come, by its barriers */
+    float *before;                    /* the vector as the clock began */
+    float *unsent;                    /* d */
     struct gaia_news *kept; /* of the last slack + 1 clocks, by clock modulo their number */
     struct gaia_news unpacked;
     struct gaia_counters counters;
@@ -51,6 +54,8 @@ struct gaia_rule {
 
 /* Borrows nothing. */
 void gaia_create(struct gaia_rule *rule, size_t count, double significance, uint32_t slack);
+/* Moves travel in such a code; of top-k those go that are the largest of what matters. */
+void gaia_compress(struct gaia_rule *rule, const struct compress_options *compress);
 void gaia_destroy(struct gaia_rule *rule); /* zeroed is fine */
 
 /* All sites have these values, and nothing is unsent. */
@@ -80,7 +85,7 @@ uint64_t gaia_awaited_clock(const struct gaia_rule *rule);
 const struct gaia_news *gaia_kept(const struct gaia_rule *rule, uint64_t clock);
 
 /* News as words: their places or, where they are many, a bit for each number of the vector; then
- * the moves. So it is never more than the whole vector and a 32nd of it. */
+ * the moves, or their codes. So it is never more than the whole vector and a 32nd of it. */
 size_t gaia_words(const struct gaia_rule *rule, size_t count);
 void gaia_pack(const struct gaia_rule *rule, const struct gaia_news *news, uint32_t *words);
 

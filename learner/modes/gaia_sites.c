@@ -16,16 +16,19 @@ static bool has_rule(const struct gaia_sites *sites, size_t index)
 }
 
 void gaia_sites_create(struct gaia_sites *sites, const struct vectors *vectors, double significance,
-                       uint32_t slack)
+                       uint32_t slack, const struct compress_options *compress)
 {
     sites->vectors = vectors;
     sites->slack = slack;
     sites->sayings = xcalloc(slack + 1, sizeof *sites->sayings);
     sites->block_count = slack - slack / 2 + 1; /* sent after the first half, heard after both */
     sites->blocks = xcalloc(sites->block_count, sizeof *sites->blocks);
-    for (size_t i = 0; i < vectors->count; i++)
-        if (has_rule(sites, i))
-            gaia_create(&sites->rules[i], vectors->each[i].spec->count, significance, slack);
+    for (size_t i = 0; i < vectors->count; i++) {
+        if (!has_rule(sites, i))
+            continue;
+        gaia_create(&sites->rules[i], vectors->each[i].spec->count, significance, slack);
+        gaia_compress(&sites->rules[i], compress);
+    }
 }
 
 void gaia_sites_cleanup(struct gaia_sites *sites)

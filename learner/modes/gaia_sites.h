@@ -50,7 +50,7 @@ struct gaia_sites {
 
 /* Borrows the vectors. Zeroed, but for the circle. */
 void gaia_sites_create(struct gaia_sites *sites, const struct vectors *vectors, double significance,
-                       uint32_t slack);
+                       uint32_t slack, const struct compress_options *compress);
 void gaia_sites_cleanup(struct gaia_sites *sites); /* zeroed is fine */
 
 /* A generation begins: all of `count` sites have the same values, at so many steps. */

@@ -24,12 +24,7 @@ uint64_t synchronous_fingerprint(const struct synchronous *s)
     hash = hash_number(hash, s->options.significance);
     hash = hash_number(hash, s->options.site_slack);
     hash = hash_bytes(hash, name, strlen(name));
-    const struct compress_options *compress = &s->options.compress;
-    const double parts[] = {
-        compress->kind,     compress->ratio,         (double)compress->warmup_steps,
-        compress->momentum, compress->keep_momentum, compress->rank,
-        compress->bits};
-    hash = hash_bytes(hash, parts, sizeof parts);
+    hash = compress_hash(hash, &s->options.compress);
     for (size_t i = 0; i < s->base.vectors->count; i++) {
         const trp_vector_spec *spec = s->base.vectors->each[i].spec;
         const trp_optimizer *rule = &spec->optimizer;

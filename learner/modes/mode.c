@@ -31,7 +31,7 @@ static trp_status create_hogwild(struct mode **out, struct vectors *vectors,
 static trp_status create_dogwild(struct mode **out, struct vectors *vectors,
                                  const struct mode_options *options)
 {
-    return dogwild_create(out, vectors, &options->group);
+    return dogwild_create(out, vectors, &options->group, &options->compress);
 }
 
 /* PLAIN: those whose steps hogwild_numbers.c takes. */
@@ -68,11 +68,13 @@ static const struct mode_row {
     {.name = "dogwild",
      .on_host = true,
      .optimizers = PLAIN,
-     .no_compression = "what its learners send may be lost, and a rest with it",
+     .no_powersgd = "the numbers of a datagram are no matrix",
+     .no_momentum = "compression_momentum is of gradients, and it sends what came of steps",
      .create = create_dogwild},
     {.name = "gaia",
      .on_host = true,
-     .no_compression = "it sends what matters, whole",
+     .no_powersgd = "numbers that matter are no matrix",
+     .no_momentum = "compression_momentum is of gradients, and it sends what came of steps",
      .create = gaia_mode_create},
 };
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -278,6 +278,17 @@ trp_status synchronous_init(struct synchronous *s, const struct mode_impl *impl,
     return learners_create(&s->group, &group);
 }
 
+trp_status synchronous_init_plain(struct synchronous *s, const struct mode_impl *impl,
+                                  struct vectors *vectors, const struct mode_options *options)
+{
+    struct mode_options plain = *options;
+    plain.compress.kind = COMPRESS_NONE;
+    TRP_TRY(synchronous_init(s, impl, vectors, &plain, false));
+    s->options = *options;
+    s->fingerprint = synchronous_fingerprint(s);
+    return TRP_OK;
+}
+
 trp_status synchronous_create(struct mode **out, struct vectors *vectors,
                               const struct mode_options *options, bool sharded)
 {

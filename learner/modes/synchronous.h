@@ -52,6 +52,11 @@ struct synchronous {
 TRP_MUST_USE trp_status synchronous_init(struct synchronous *s, const struct mode_impl *impl,
                                          struct vectors *vectors,
                                          const struct mode_options *options, bool sharded);
+
+/* The same of modes whose sums go as they are, whatever `options` say of what else goes. */
+TRP_MUST_USE trp_status synchronous_init_plain(struct synchronous *s, const struct mode_impl *impl,
+                                               struct vectors *vectors,
+                                               const struct mode_options *options);
 void synchronous_cleanup(struct synchronous *s);
 
 /* ---- meeting.c ----------------------------------------------------------------------------- */

@@ -122,7 +122,9 @@ static void an_older_newcomer_gets_what_a_younger_one_knows(void **state)
                                                .rendezvous = &met->told.base,
                                                .timeout_ms = 10000,
                                                .stop = hall.stop};
-        assert_int_equal(dogwild_create(&met->mode, &met->vectors, &group), TRP_OK);
+        assert_int_equal(
+            dogwild_create(&met->mode, &met->vectors, &group, &(struct compress_options){0}),
+            TRP_OK);
         assert_false(met->mode->leads); /* nothing is published before they have met */
     }
     for (uint32_t i = 0; i < 2; i++)

@@ -14,6 +14,7 @@
 #include <troupe/status.h>
 #include "core/alloc.h"
 #include "learner/modes/gaia_rule.h"
+#include "tests/learner/coded.h"
 #include "tests/learner/scripted.h"
 
 enum { SITES = 3, FEW = 9, MESSAGES_MAX = 4096 };
@@ -24,8 +25,7 @@ enum { SITES = 3, FEW = 9, MESSAGES_MAX = 4096 };
 struct letter {
     bool bars; /* it has no news, but says that they are on their way */
     uint64_t clock;
-    uint32_t count, places[FEW];
-    float moves[FEW];
+    uint32_t count, words[2 * FEW + 4]; /* that are packed */
 };
 
 struct world {
@@ -33,6 +33,8 @@ struct world {
     struct gaia_rule rules[SITES];
     float values[SITES][FEW];
     uint64_t held, letters;               /* acts in which a site had to wait; sent */
+    struct compress_options compress;     /* of what is sent */
+    double scale;                         /* of moves; 0: 1 */
     bool bars;                            /* who is late raises the barrier */
     uint64_t on_their_way[SITES], raised; /* letters of each; barriers */
     uint64_t barred[SITES][SITES];        /* by whom: clocks that it has to have heard */
@@ -42,6 +44,11 @@ struct world {
 static double move_at(uint32_t site, uint64_t clock, size_t i)
 {
     return 3 * ((double)((clock * 5 + site * 3 + i * 7) % 11) - 5);
+}
+
+static double move_in(const struct world *world, uint32_t site, uint64_t clock, size_t i)
+{
+    return move_at(site, clock, i) * (world->scale > 0 ? world->scale : 1);
 }
 
 static void world_act(void *context, uint32_t self)
@@ -62,11 +69,11 @@ static void world_act(void *context, uint32_t self)
     world->raised += late;
     letter.bars = false;
     for (size_t i = 0; i < FEW; i++)
-        world->values[self][i] += (float)move_at(self, rule->clock, i);
+        world->values[self][i] += (float)move_in(world, self, rule->clock, i);
     const struct gaia_news *news = gaia_end_clock(rule, world->values[self]);
     letter.count = (uint32_t)news->count;
-    memcpy(letter.places, news->places, news->count * sizeof *letter.places);
-    memcpy(letter.moves, news->moves, news->count * sizeof *letter.moves);
+    assert_true(gaia_words(rule, news->count) <= sizeof letter.words / sizeof *letter.words);
+    gaia_pack(rule, news, letter.words);
     for (uint32_t to = 0; to < SITES; to++)
         if (to != self)
             scripted_send(world->net, self, to, &letter, sizeof letter);
@@ -86,22 +93,30 @@ static void world_hear(void *context, uint32_t self, uint32_t from, const void *
         return;
     }
     world->on_their_way[from]--;
-    const struct gaia_news news = {letter.places, letter.moves, letter.count};
-    assert_int_equal(gaia_hear(&world->rules[self], from, letter.clock, &news, world->values[self]),
-                     TRP_OK);
+    const struct gaia_news *news;
+    struct gaia_rule *rule = &world->rules[self];
+    assert_int_equal(gaia_unpack(rule, letter.words, letter.count, &news), TRP_OK);
+    assert_int_equal(gaia_hear(rule, from, letter.clock, news, world->values[self]), TRP_OK);
 }
 
-static void world_begin(struct world *world, double significance, uint32_t slack)
+/* Zeroed, but for how it is. */
+static void world_begin_as(struct world *world, double significance, uint32_t slack)
 {
     static const struct scripted_impl impl = {.act = world_act, .hear = world_hear};
-    *world = (struct world){.held = 0};
     world->net = scripted_create(SITES, &impl, world);
     for (uint32_t site = 0; site < SITES; site++) {
         for (size_t i = 0; i < FEW; i++)
             world->values[site][i] = (float)(i * 20);
         gaia_create(&world->rules[site], FEW, significance, slack);
+        gaia_compress(&world->rules[site], &world->compress);
         gaia_begin(&world->rules[site], site, SITES, 0, world->values[site]);
     }
+}
+
+static void world_begin(struct world *world, double significance, uint32_t slack)
+{
+    *world = (struct world){.held = 0};
+    world_begin_as(world, significance, slack);
 }
 
 static void world_end(struct world *world)
@@ -119,22 +134,25 @@ struct reference {
     uint64_t clock[SITES], heard[SITES][SITES];
 };
 
-static void reference_acts(struct reference *r, uint32_t site, double significance, uint32_t slack)
+static void reference_acts(struct reference *r, const struct world *world, uint32_t site,
+                           double significance, uint32_t slack)
 {
+    bool matter[FEW];
     uint64_t clock = r->clock[site];
     for (uint32_t other = 0; other < SITES; other++)
         if (other != site && r->heard[site][other] + slack < clock)
             return;
     for (size_t i = 0; i < FEW; i++) {
         double *unsent = &r->unsent[site][i];
-        r->w[site][i] += move_at(site, clock, i) / SITES;
-        *unsent += move_at(site, clock, i) / SITES;
-        bool matters = fabs(r->w[site][i]) == 0
-                           ? *unsent != 0
-                           : fabs(*unsent / r->w[site][i]) > significance / sqrt((double)clock + 1);
-        r->sent[site][clock][i] = matters ? *unsent : 0;
-        *unsent -= r->sent[site][clock][i];
+        r->w[site][i] += move_in(world, site, clock, i) / SITES;
+        *unsent += move_in(world, site, clock, i) / SITES;
+        matter[i] = fabs(r->w[site][i]) == 0
+                        ? *unsent != 0
+                        : fabs(*unsent / r->w[site][i]) > significance / sqrt((double)clock + 1);
     }
+    coded_numbers(&world->compress, r->unsent[site], matter, FEW, r->sent[site][clock]);
+    for (size_t i = 0; i < FEW; i++)
+        r->unsent[site][i] -= r->sent[site][clock][i];
     r->clock[site]++;
 }
 
@@ -152,7 +170,7 @@ static void replay_world(struct world *world, struct reference *r, double signif
     for (size_t n = 0; n < count; n++) {
         uint32_t from = events[n].from, to = events[n].to;
         if (events[n].kind == SCRIPTED_ACTS)
-            reference_acts(r, from, significance, slack);
+            reference_acts(r, world, from, significance, slack);
         for (size_t i = 0; events[n].kind == SCRIPTED_ARRIVES && i < FEW; i++)
             r->w[to][i] += r->sent[from][events[n].message][i];
         r->heard[to][from] += events[n].kind == SCRIPTED_ARRIVES;
@@ -165,31 +183,52 @@ static void reference_free(struct reference *r)
         free(r->sent[site]);
 }
 
+/* As `world` is, which is played and compared with the reference. */
+static void check_sites(struct world *world, double significance, uint32_t slack, uint64_t seed)
+{
+    const struct scripted_odds odds = {.acts = 50};
+    struct reference r;
+    trp_rng rng;
+    trp_rng_init(&rng, 3, seed);
+    world_begin_as(world, significance, slack);
+    for (size_t n = 0; n < 600; n++)
+        scripted_draw(world->net, &rng, &odds);
+    replay_world(world, &r, significance, slack);
+    for (uint32_t site = 0; site < SITES; site++) {
+        assert_int_equal(world->rules[site].clock, r.clock[site]);
+        for (size_t i = 0; i < FEW; i++) {
+            assert_true((double)world->values[site][i] == r.w[site][i]);
+            assert_true((double)world->rules[site].unsent[i] == r.unsent[site][i]);
+        }
+    }
+    assert_true(world->held > 0);
+    reference_free(&r);
+    world_end(world);
+}
+
+static const double significances[] = {0, 0.05, 0.5, 2, INFINITY};
+enum { SIGNIFICANCES = sizeof significances / sizeof *significances };
+
 static void sites_do_as_a_reference_in_double(void **state)
 {
-    static const double significances[] = {0, 0.05, 0.5, 2, INFINITY};
     (void)state;
-    for (size_t k = 0; k < sizeof significances / sizeof *significances; k++)
+    for (size_t k = 0; k < SIGNIFICANCES; k++)
         for (uint32_t slack = 0; slack < 4; slack++) {
-            const struct scripted_odds odds = {.acts = 50};
-            struct world world;
-            struct reference r;
-            trp_rng rng;
-            trp_rng_init(&rng, 3, 10 * k + slack);
-            world_begin(&world, significances[k], slack);
-            for (size_t n = 0; n < 600; n++)
-                scripted_draw(world.net, &rng, &odds);
-            replay_world(&world, &r, significances[k], slack);
-            for (uint32_t site = 0; site < SITES; site++) {
-                assert_int_equal(world.rules[site].clock, r.clock[site]);
-                for (size_t i = 0; i < FEW; i++) {
-                    assert_true((double)world.values[site][i] == r.w[site][i]);
-                    assert_true((double)world.rules[site].unsent[i] == r.unsent[site][i]);
-                }
-            }
-            assert_true(world.held > 0);
-            reference_free(&r);
-            world_end(&world);
+            struct world world = {.held = 0};
+            check_sites(&world, significances[k], slack, 10 * k + slack);
+        }
+}
+
+/* Of more bits than codes have. */
+static void sites_that_compress_do_as_a_reference_in_double(void **state)
+{
+    (void)state;
+    const struct compress_options kinds[] = {
+        {.kind = COMPRESS_BF16}, {.kind = COMPRESS_F16}, {.kind = COMPRESS_TOP_K, .ratio = 0.3}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (size_t k = 0; k < SIGNIFICANCES; k++) {
+            struct world world = {.compress = kinds[i], .scale = 977};
+            check_sites(&world, significances[k], 2, 10 * i + k);
         }
 }
 
@@ -294,6 +333,62 @@ static void what_was_sent_and_what_was_not_are_all_moves(void **state)
     }
     reference_free(&r);
     world_end(&world);
+}
+
+/* Whatever the code, what others make of it is what is not kept, and what is kept is little;
+ * nothing is sent twice. Each number of a site has all moves of all sites, but for what is unsent.
+ */
+static void with_each_code_sites_have_all_that_is_not_unsent(void **state)
+{
+    (void)state;
+    for (enum compression kind = COMPRESS_NONE; kind < COMPRESSIONS; kind++) {
+        struct world world = {.compress = {.kind = kind, .ratio = 0.3, .bits = 6}, .scale = 977};
+        if (kind == COMPRESS_POWERSGD)
+            continue;
+        world_begin_as(&world, 0, 0);
+        for (uint64_t clock = 0; clock < 40; clock++)
+            scripted_play(world.net, "0 1 2 *");
+        for (size_t i = 0; i < FEW; i++) {
+            double all = (double)(i * 20), moved = 0;
+            for (uint32_t site = 0; site < SITES; site++)
+                for (uint64_t clock = 0; clock < 40; clock++) {
+                    all += move_in(&world, site, clock, i) / SITES;
+                    moved += fabs(move_in(&world, site, clock, i)) / SITES;
+                }
+            for (uint32_t site = 0; site < SITES; site++) {
+                double has = (double)world.values[site][i];
+                for (uint32_t other = 0; other < SITES; other++)
+                    has += other != site ? (double)world.rules[other].unsent[i] : 0;
+                assert_true(fabs(has - all) <= 1e-6 * moved);
+                assert_true(fabs((double)world.rules[site].unsent[i]) < moved / 4);
+            }
+        }
+        world_end(&world);
+    }
+}
+
+/* A number that is sent has a place, of one bit where they are many, and its part of a code. */
+static void news_have_as_many_words_as_the_formulas_say(void **state)
+{
+    enum { MANY = 1000, ALL = 32 }; /* words of a bit for each number */
+    static const struct {
+        struct compress_options compress;
+        size_t words; /* of codes of 1000 numbers */
+    } rows[] = {{{.kind = COMPRESS_NONE}, 1000},
+                {{.kind = COMPRESS_BF16}, 500},
+                {{.kind = COMPRESS_F16}, 500},
+                {{.kind = COMPRESS_TOP_K}, 1000},
+                {{.kind = COMPRESS_ONE_BIT}, 2 + 16 + 2 + 16},
+                {{.kind = COMPRESS_QSGD, .bits = 4}, 1 + 64 + 1 + 61}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct gaia_rule rule;
+        gaia_create(&rule, MANY, 0, 0);
+        gaia_compress(&rule, &rows[i].compress);
+        assert_int_equal(gaia_words(&rule, MANY), ALL + rows[i].words);
+        assert_int_equal(gaia_words(&rule, 0), 0);
+        gaia_destroy(&rule);
+    }
 }
 
 /* ---- the mirror clock --------------------------------------------------------------------------
@@ -406,7 +501,7 @@ static void news_that_are_none_are_refused(void **state)
     uint32_t places[] = {1, 3, 3};
     gaia_create(&rule, 4, 0, 0);
     gaia_begin(&rule, 0, 2, 0, values);
-    struct gaia_news news = {places, moves, 2};
+    struct gaia_news news = {.places = places, .moves = moves, .count = 2};
     assert_int_equal(gaia_hear(&rule, 0, 0, &news, values), TRP_DATA_LOSS); /* itself */
     assert_int_equal(gaia_hear(&rule, 2, 0, &news, values), TRP_DATA_LOSS);
     assert_int_equal(gaia_hear(&rule, 1, 1, &news, values), TRP_DATA_LOSS);
@@ -486,6 +581,9 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(sites_do_as_a_reference_in_double),
+        cmocka_unit_test(sites_that_compress_do_as_a_reference_in_double),
+        cmocka_unit_test(with_each_code_sites_have_all_that_is_not_unsent),
+        cmocka_unit_test(news_have_as_many_words_as_the_formulas_say),
         cmocka_unit_test(with_no_threshold_all_sites_are_equal_after_each_clock),
         cmocka_unit_test(with_no_bound_nothing_goes_to_other_sites),
         cmocka_unit_test(what_matters_falls_with_the_root_of_the_clock),

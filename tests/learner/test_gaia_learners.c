@@ -65,6 +65,41 @@ static void learners_with_no_threshold_go_on_from_their_mean(void **state)
     }
 }
 
+/* What is unsent is little of the way. */
+static void sites_that_compress_come_to_where_they_would_without(void **state)
+{
+    static const trp_compression_options kinds[] = {
+        {.kind = "none"},    {.kind = "bf16"},
+        {.kind = "f16"},     {.kind = "top-k", .ratio = 0.25},
+        {.kind = "one-bit"}, {.kind = "qsgd", .bits = 8}};
+    (void)state;
+    struct plan plan = {.members = 2,
+                        .steps = 40,
+                        .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
+                        .constant = true,
+                        .mode = "gaia",
+                        .columns = 4096,
+                        .sites = "a,b"};
+    struct run *alone = run_alone(&plan);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        plan.compression = kinds[k];
+        struct run *run = run_all(&plan);
+        double away = 0, way = 0;
+        for (uint32_t member = 0; member < 2; member++) {
+            if (run->members[member].status != TRP_OK)
+                fail_msg("%s: %s", kinds[k].kind, run->members[member].words);
+            for (size_t i = 0; i < 4096; i++) {
+                double end = (double)alone->members[0].params[i];
+                away += fabs(end - (double)run->members[member].params[i]) / 2;
+                way += fabs(end - ((double)(i * 5 % 11) - 5)) / 2;
+            }
+        }
+        assert_true(away < way / 8);
+        run_free(run);
+    }
+    run_free(alone);
+}
+
 /* Members of one site have the same bits; sites that tell each other nothing have not. */
 static void sites_that_tell_nothing_differ_and_their_members_do_not(void **state)
 {
@@ -485,6 +520,7 @@ int main(void)
     trp_log_set_level(TRP_ERROR);
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(learners_with_no_threshold_go_on_from_their_mean),
+        cmocka_unit_test(sites_that_compress_come_to_where_they_would_without),
         cmocka_unit_test(sites_that_tell_nothing_differ_and_their_members_do_not),
         cmocka_unit_test(slack_delays_what_other_sites_sent),
         cmocka_unit_test(who_leaves_with_slack_breaks_nothing),

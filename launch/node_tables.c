@@ -142,7 +142,7 @@ static const trp_option learner_rows[] = {
         .unit = "bytes", .needs = "mode=synchronous|sharded",
         .help = "of gradient that several learners combine at a time"),
     ROW(trp_learner_options, compression, .choices = compressions,
-        .needs = "mode=synchronous|sharded|local_sgd|server|dogwild|gaia",
+        .needs = "mode=synchronous|sharded|local_sgd|gossip|server|dogwild|gaia",
         .help = "of what learners send each other or servers; pays on slow networks"),
     ROW(trp_learner_options, compression_ratio, .fallback = "0.001", .min = 1e-6, .max = 1,
         .needs = "compression=top-k", .help = "of the numbers, which are sent"),

@@ -146,6 +146,12 @@ TRP_MUST_USE trp_status compress_loose_decode(const struct compress_options *opt
                                               const uint32_t *words, size_t word_count,
                                               float *values, size_t count);
 
+/* For who adds up decoded differences to what somebody is known to have: `scale` times the numbers
+ * come nearer whatever they are, and whoever takes `share` of what is known does not overshoot. Of
+ * qsgd both are what its noise leaves; of top-k the share is the root of the part that it sends. */
+float compress_loose_scale(const struct compress_options *options, size_t count);
+double compress_loose_share(const struct compress_options *options, uint64_t step, size_t count);
+
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 /* The largest norm that a rank's part of a mean may have of which all ranks' together is to have

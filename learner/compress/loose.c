@@ -1,5 +1,6 @@
 /* Numbers that are of no vector, as those of a datagram or those that matter of a step: the codes
  * of vectors, in runs of the same length. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "compressor.h"
@@ -65,4 +66,24 @@ trp_status compress_loose_decode(const struct compress_options *options, const u
                                  .words = words,
                                  .word_count = word_count};
     return compress_decode(&code, values, count);
+}
+
+/* ---- differences ----------------------------------------------------------------------------- */
+
+/* 1 / (1 + w), with w the variance of a code beside the square of its norm (Alistarh et al. 2017,
+ * lemma 3.1): of n numbers in s levels at most n / s^2, and n^1/2 / s. */
+float compress_loose_scale(const struct compress_options *options, size_t count)
+{
+    if (options->kind != COMPRESS_QSGD)
+        return 1;
+    double levels = (double)((1 << (loose_bits(options) - 1)) - 1);
+    double run = count < COMPRESS_RUN ? (double)count : COMPRESS_RUN;
+    return (float)(1 / (1 + fmin(run / (levels * levels), sqrt(run) / levels)));
+}
+
+double compress_loose_share(const struct compress_options *options, uint64_t step, size_t count)
+{
+    if (options->kind == COMPRESS_TOP_K)
+        return sqrt((double)count_to_choose(options, step, count) / (double)count);
+    return compress_loose_scale(options, count);
 }

@@ -139,7 +139,9 @@ static void each_pair_that_cannot_be_is_refused_by_name(void **state)
 #define SUM(MODE) "compression is bf16, which the mode " MODE " has not"
         {TRP_LEARNERS_SHARDED, TRP_COMPRESSION_POWERSGD, 0, NULL, NULL},
         {TRP_LEARNERS_HOGWILD, TRP_COMPRESSION_BF16, 0, NULL, SUM("hogwild")},
-        {TRP_LEARNERS_GOSSIP, TRP_COMPRESSION_BF16, 0, NULL, SUM("gossip")},
+        {TRP_LEARNERS_GOSSIP, TRP_COMPRESSION_POWERSGD, 0, NULL,
+         "compression is powersgd, which the mode gossip has not: its factors"},
+        {TRP_LEARNERS_GOSSIP, TRP_COMPRESSION_ONE_BIT, 0, NULL, NULL},
         {TRP_LEARNERS_DOGWILD, TRP_COMPRESSION_POWERSGD, 0, NULL,
          "compression is powersgd, which the mode dogwild has not: the numbers of a datagram"},
         {TRP_LEARNERS_GAIA, TRP_COMPRESSION_POWERSGD, 0, NULL,

@@ -9,28 +9,31 @@
 
 #include <cmocka.h>
 
+#include "learner/modes/gossip_known.h"
 #include "learner/modes/gossip_rule.h"
+#include "tests/learner/coded.h"
 #include "tests/learner/group_fixture.h"
 #include "tests/learner/scripted.h"
 
-enum { PEERS_MAX = 9, VALUES = 5, ROUNDS_MAX = 64, INBOX_MAX = 256 };
+enum { PEERS_MAX = 9, VALUES = 8, ROUNDS_MAX = 256, INBOX_MAX = 512 };
 
 /* ---- peers on a network -------------------------------------------------------------------- */
 
 struct gossip_message {
     uint64_t generation;
     struct gossip_head head;
-    float values[VALUES];
+    float values[2 * VALUES + 2]; /* or words */
 };
 
 struct peer {
     struct gossip gossip;
+    struct gossip_known known;
     float values[VALUES];
     bool sent; /* in this round */
     struct gossip_message inbox[INBOX_MAX];
     uint32_t waiting;           /* messages in it */
     uint32_t flags[ROUNDS_MAX]; /* at the end of each round */
-    bool known[ROUNDS_MAX];
+    bool all_know[ROUNDS_MAX];
 };
 
 /* Whoever acts takes a step and sends what it has, or waits for what it has to hear. */
@@ -40,6 +43,8 @@ struct chat {
     uint32_t size, endpoints[PEERS_MAX]; /* by rank */
     uint64_t generation, rounds;
     bool quiet; /* steps change nothing */
+    struct compress_options compress;
+    double scale; /* of steps */
     struct {
         uint32_t rank, flag;
         uint64_t round;
@@ -51,15 +56,28 @@ static double step_of(uint32_t endpoint, uint64_t round, size_t i)
     return (double)((endpoint * 5 + round * 3 + i) % 7) - 3;
 }
 
-static void hear_what_came(struct peer *peer)
+static void hear_values(const struct chat *chat, struct peer *peer,
+                        const struct gossip_message *message)
+{
+    uint32_t words[2 * VALUES + 2];
+    memcpy(words, message->values, sizeof words);
+    if (chat->compress.kind == COMPRESS_NONE)
+        gossip_average(peer->values, message->values, VALUES);
+    else
+        assert_int_equal(gossip_known_hear(&peer->known, gossip_distance(&peer->gossip),
+                                           message->head.round, words, peer->values),
+                         TRP_OK);
+}
+
+static void hear_what_came(const struct chat *chat, struct peer *peer)
 {
     for (uint32_t i = 0; i < peer->waiting && peer->sent; i++) {
         const struct gossip_message *message = &peer->inbox[i];
         uint64_t round = peer->gossip.head.round;
         if (gossip_hear(&peer->gossip, &message->head) != GOSSIP_TAKEN)
             continue;
-        gossip_average(peer->values, message->values, VALUES);
-        peer->known[round] = gossip_end(&peer->gossip, &peer->flags[round]);
+        hear_values(chat, peer, message);
+        peer->all_know[round] = gossip_end(&peer->gossip, &peer->flags[round]);
         peer->sent = false;
     }
 }
@@ -72,6 +90,17 @@ static uint32_t rank_of(const struct chat *chat, uint32_t endpoint)
     return rank;
 }
 
+static void say_words(const struct chat *chat, struct peer *peer, struct gossip_message *message)
+{
+    uint32_t words[2 * VALUES + 2] = {0};
+    uint64_t round = message->head.round;
+    assert_in_range(gossip_known_words(&peer->known, round), 1, 2 * VALUES + 2);
+    assert_int_equal(gossip_known_say(&peer->known, gossip_distance(&peer->gossip), round,
+                                      round * chat->size + peer->gossip.rank, peer->values, words),
+                     TRP_OK);
+    memcpy(message->values, words, sizeof words);
+}
+
 static void take_a_round(void *context, uint32_t self)
 {
     struct chat *chat = context;
@@ -81,15 +110,17 @@ static void take_a_round(void *context, uint32_t self)
     if (peer->sent || round == chat->rounds)
         return;
     for (size_t i = 0; i < VALUES && !chat->quiet; i++)
-        peer->values[i] -= (float)step_of(self, round, i);
+        peer->values[i] -= (float)(step_of(self, round, i) * chat->scale);
     if (chat->wish.rank == gossip->rank && chat->wish.round == round)
         gossip_say(gossip, (enum gossip_flag)chat->wish.flag);
     struct gossip_message message = {.generation = chat->generation, .head = gossip->head};
-    memcpy(message.values, peer->values, sizeof message.values);
+    memcpy(message.values, peer->values, sizeof peer->values);
+    if (chat->compress.kind != COMPRESS_NONE)
+        say_words(chat, peer, &message);
     uint32_t to = (gossip->rank + gossip_distance(gossip)) % gossip->size;
     scripted_send(chat->net, self, chat->endpoints[to], &message, sizeof message);
     peer->sent = true;
-    hear_what_came(peer);
+    hear_what_came(chat, peer);
 }
 
 static void take_a_message(void *context, uint32_t self, uint32_t from, const void *bytes,
@@ -108,30 +139,44 @@ static void take_a_message(void *context, uint32_t self, uint32_t from, const vo
                          gossip->rank);
     peer->inbox[peer->waiting++] = message;
     assert_true(peer->waiting < INBOX_MAX);
-    hear_what_came(peer);
+    hear_what_came(chat, peer);
 }
 
 static const struct scripted_impl gossiping = {.act = take_a_round, .hear = take_a_message};
 
-static struct chat *chat_create(uint32_t size, uint64_t rounds)
+/* What goes compressed is the difference to 0, first. */
+static struct chat *chat_create_with(uint32_t size, uint64_t rounds,
+                                     const struct compress_options *compress)
 {
+    static const float zeros[VALUES];
     struct chat *chat = xcalloc(1, sizeof *chat);
     chat->size = size;
+    chat->scale = 1;
+    chat->compress = *compress;
     chat->rounds = rounds;
     chat->wish.round = UINT64_MAX;
     chat->net = scripted_create(size, &gossiping, chat);
     for (uint32_t self = 0; self < size; self++) {
         chat->endpoints[self] = self;
         gossip_init(&chat->peers[self].gossip, self, size);
+        gossip_known_create(&chat->peers[self].known, VALUES, compress);
+        gossip_known_begin(&chat->peers[self].known, size, zeros);
         for (size_t i = 0; i < VALUES; i++)
             chat->peers[self].values[i] = (float)(self * 7 + i);
     }
     return chat;
 }
 
+static struct chat *chat_create(uint32_t size, uint64_t rounds)
+{
+    return chat_create_with(size, rounds, &(struct compress_options){0});
+}
+
 static void chat_destroy(struct chat *chat)
 {
     scripted_destroy(chat->net);
+    for (uint32_t self = 0; self < PEERS_MAX; self++)
+        gossip_known_destroy(&chat->peers[self].known);
     free(chat);
 }
 
@@ -214,6 +259,143 @@ static void gossipgrad_replays_as_a_reference_in_double(void **state)
         }
 }
 
+static const struct compress_options codes[] = {{.kind = COMPRESS_BF16},
+                                                {.kind = COMPRESS_F16},
+                                                {.kind = COMPRESS_TOP_K, .ratio = 0.25},
+                                                {.kind = COMPRESS_TOP_K, .ratio = 1},
+                                                {.kind = COMPRESS_ONE_BIT},
+                                                {.kind = COMPRESS_QSGD, .bits = 8},
+                                                {.kind = COMPRESS_QSGD, .bits = 3}};
+enum { EXACT_CODES = 4, CODES = sizeof codes / sizeof *codes };
+
+/* A round of all: h of each distance and rank, in double, and then what they come to. */
+static void known_round(const struct compress_options *compress, uint32_t size, uint32_t distance,
+                        double x[PEERS_MAX][VALUES], double h[PEERS_MAX][VALUES])
+{
+    double part = compress->kind == COMPRESS_TOP_K && compress->ratio < 1 ? 0.5 : 1;
+    for (uint32_t self = 0; self < size; self++) {
+        double difference[VALUES], sent[VALUES];
+        for (size_t i = 0; i < VALUES; i++)
+            difference[i] = x[self][i] - h[self][i];
+        coded_numbers(compress, difference, NULL, VALUES, sent);
+        for (size_t i = 0; i < VALUES; i++)
+            h[self][i] += sent[i];
+    }
+    for (uint32_t self = 0; self < size; self++)
+        for (size_t i = 0; i < VALUES; i++)
+            x[(self + distance) % size][i] +=
+                part / 2 * (h[self][i] - h[(self + distance) % size][i]);
+}
+
+/* To the bit, with steps of more bits than codes have, in so few rounds that sums are exact. */
+static void compressed_gossip_replays_as_a_reference_in_double(void **state)
+{
+    enum { ROUNDS = 6 };
+    (void)state;
+    for (size_t k = 0; k < EXACT_CODES * sizeof partners / sizeof *partners; k++) {
+        const struct compress_options *compress = &codes[k % EXACT_CODES];
+        size_t row = k / EXACT_CODES;
+        uint32_t size = partners[row].size;
+        double x[PEERS_MAX][VALUES], h[PEERS_MAX][PEERS_MAX][VALUES] = {0};
+        struct chat *chat = chat_create_with(size, ROUNDS, compress);
+        chat->scale = 977;
+        chat_draw(chat, k, 60 * size);
+        chat_finish(chat);
+        for (uint32_t self = 0; self < size; self++)
+            for (size_t i = 0; i < VALUES; i++)
+                x[self][i] = self * 7 + (double)i;
+        for (uint64_t round = 0; round < ROUNDS; round++) {
+            uint32_t distance = partners[row].distances[round];
+            for (uint32_t self = 0; self < size; self++)
+                for (size_t i = 0; i < VALUES; i++)
+                    x[self][i] -= 977 * step_of(self, round, i);
+            known_round(compress, size, distance, x, h[distance]);
+        }
+        for (uint32_t self = 0; self < size; self++)
+            for (size_t i = 0; i < VALUES; i++)
+                assert_true((double)chat->peers[self].values[i] == x[self][i]);
+        chat_destroy(chat);
+    }
+}
+
+/* Whatever codes leave, nothing of the sum is lost: once steps rest all come to the mean. */
+static void compressed_gossip_keeps_the_mean_and_comes_to_it(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < CODES; k++)
+        for (uint32_t size = 2; size <= PEERS_MAX; size++) {
+            struct chat *chat = chat_create_with(size, 20, &codes[k]);
+            double mean[VALUES] = {0};
+            chat_finish(chat);
+            for (uint32_t self = 0; self < size; self++)
+                for (size_t i = 0; i < VALUES; i++)
+                    mean[i] += (double)(self * 7 + i) / size;
+            for (uint32_t self = 0; self < size; self++)
+                for (size_t i = 0; i < VALUES; i++)
+                    for (uint64_t round = 0; round < 20; round++)
+                        mean[i] -= step_of(self, round, i) / size;
+            chat->quiet = true;
+            chat->rounds = ROUNDS_MAX;
+            chat_finish(chat);
+            for (uint32_t self = 0; self < size; self++)
+                for (size_t i = 0; i < VALUES; i++)
+                    assert_float_equal(chat->peers[self].values[i], mean[i], 0.2);
+            chat_destroy(chat);
+        }
+}
+
+/* Long vectors in 3 bits: taken at their word codes would drive the two apart. */
+static void noise_of_codes_does_not_grow(void **state)
+{
+    enum { MANY = 512 };
+    static float values[2][MANY], zeros[MANY];
+    (void)state;
+    struct gossip_known known[2];
+    const struct compress_options qsgd = {.kind = COMPRESS_QSGD, .bits = 3};
+    double apart[2] = {0};
+    for (uint32_t self = 0; self < 2; self++) {
+        gossip_known_create(&known[self], MANY, &qsgd);
+        gossip_known_begin(&known[self], 2, zeros);
+        for (size_t i = 0; i < MANY; i++)
+            values[self][i] = (float)((i * 37 + self * 11) % 41);
+    }
+    for (uint64_t round = 0; round < 300; round++) {
+        uint32_t words[2][MANY];
+        for (uint32_t self = 0; self < 2; self++)
+            assert_int_equal(gossip_known_say(&known[self], 1, round, 2 * round + self,
+                                              values[self], words[self]),
+                             TRP_OK);
+        for (size_t i = 0; i < MANY && round == 0; i++)
+            apart[0] += fabs((double)values[0][i] - (double)values[1][i]);
+        for (uint32_t self = 0; self < 2; self++)
+            assert_int_equal(
+                gossip_known_hear(&known[self], 1, round, words[1 - self], values[self]), TRP_OK);
+    }
+    for (size_t i = 0; i < MANY; i++)
+        apart[1] += fabs((double)values[0][i] - (double)values[1][i]);
+    assert_true(apart[1] < apart[0] / 8);
+    for (uint32_t self = 0; self < 2; self++)
+        gossip_known_destroy(&known[self]);
+}
+
+static void numbers_beyond_all_codes_are_refused(void **state)
+{
+    static const float zeros[VALUES];
+    (void)state;
+    const float unfit[] = {NAN, INFINITY, 0x1p51F};
+    for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++) {
+        struct gossip_known known;
+        uint32_t words[VALUES];
+        float values[VALUES] = {[3] = unfit[i]};
+        gossip_known_create(&known, VALUES, &codes[0]);
+        gossip_known_begin(&known, 2, zeros);
+        assert_int_equal(gossip_known_say(&known, 1, 0, 0, values, words), TRP_INVALID_ARGUMENT);
+        memset(words, 0xff, sizeof words);
+        assert_int_equal(gossip_known_hear(&known, 1, 0, words, values), TRP_INVALID_ARGUMENT);
+        gossip_known_destroy(&known);
+    }
+}
+
 /* To the bit, from wherever it begins. With other numbers the mean stays, and all come near it. */
 static void gossipgrad_has_the_exact_mean_after_log2_p_rounds(void **state)
 {
@@ -279,7 +461,7 @@ static void all_hear_of_a_wish_after_the_same_round(void **state)
                         bool here = n == round + span - 1;
                         assert_int_equal(chat->peers[self].flags[n],
                                          here ? 1U << chat->wish.flag : 0);
-                        assert_int_equal(chat->peers[self].known[n], n + 1 >= span);
+                        assert_int_equal(chat->peers[self].all_know[n], n + 1 >= span);
                     }
                 chat_destroy(chat);
             }
@@ -403,6 +585,34 @@ static void a_step_sends_a_message_for_each_vector(void **state)
         }
         run_free(run);
     }
+}
+
+/* The last mean of all is that of learners that send their vectors whole. */
+static void learners_that_compress_end_on_the_same_mean(void **state)
+{
+    (void)state;
+    struct plan plan = {
+        .members = 4, .steps = 12, .optimizer = sgd, .second = true, .mode = "gossip"};
+    struct run *whole = run_all(&plan);
+    const char *const kinds[] = {"bf16", "f16", "top-k", "one-bit", "qsgd"};
+    const uint64_t words[] = {500 + 251 + 500, 500 + 251 + 500, 2 * (100 + 51 + 100),
+                              (2 + 16 + 2 + 16) * 2 + 2 + 16, (1 + 128 + 1 + 122) * 2 + 1 + 126};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        plan.compression = (trp_compression_options){.kind = kinds[k], .ratio = 0.1};
+        struct run *run = run_all(&plan);
+        for (uint32_t member = 0; member < 4; member++) {
+            const struct member *each = &run->members[member];
+            if (each->status != TRP_OK)
+                fail_msg("%s: member %u: %s", kinds[k], member, each->words);
+            check_same(each, &run->members[0]);
+            for (size_t i = 0; i < NUMBERS; i++)
+                assert_float_equal(each->params[i], whole->members[0].params[i], 1e-2);
+            assert_int_equal(each->sent[6].bytes_sent - each->sent[5].bytes_sent,
+                             3 * 64 + words[k] * sizeof(float));
+        }
+        run_free(run);
+    }
+    run_free(whole);
 }
 
 static void who_is_lost_costs_the_step_that_was_going_on(void **state)
@@ -567,12 +777,17 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gossipgrad_partners_go_round),
         cmocka_unit_test(gossipgrad_replays_as_a_reference_in_double),
+        cmocka_unit_test(compressed_gossip_replays_as_a_reference_in_double),
+        cmocka_unit_test(compressed_gossip_keeps_the_mean_and_comes_to_it),
+        cmocka_unit_test(noise_of_codes_does_not_grow),
+        cmocka_unit_test(numbers_beyond_all_codes_are_refused),
         cmocka_unit_test(gossipgrad_has_the_exact_mean_after_log2_p_rounds),
         cmocka_unit_test(gossipgrad_sends_one_message_a_round),
         cmocka_unit_test(all_hear_of_a_wish_after_the_same_round),
         cmocka_unit_test(who_is_left_goes_on_without_the_dead),
         cmocka_unit_test(gossipgrad_learners_are_by_the_rule_and_end_on_their_mean),
         cmocka_unit_test(a_step_sends_a_message_for_each_vector),
+        cmocka_unit_test(learners_that_compress_end_on_the_same_mean),
         cmocka_unit_test(who_is_lost_costs_the_step_that_was_going_on),
         cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
         cmocka_unit_test(who_joins_gets_the_mean),

@@ -65,11 +65,25 @@ static bool member_saves(const struct run_node *node)
     return node->running || (!node->paused && !node->failed && node->excused == node->restarts);
 }
 
+/* What was learned is at servers, which keep it and save it in the end, or fail by themselves. */
+static bool servers_save(const struct run *run, const struct node_group *learner)
+{
+    if (learner->options.learner.mode != TRP_LEARNERS_SERVER)
+        return false;
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        const struct run_node *server = &run->nodes[i];
+        bool serves = server->group->kind == NODE_SERVER && group_uses(learner, server->group);
+        if (serves && server->failed)
+            return false;
+    }
+    return true;
+}
+
 /* Whether a learner, which does not begin again as the program stops, was the last one that could
  * save what its group has learned. */
 static bool is_last_learner(struct run *run, const struct run_node *node)
 {
-    if (node->group->kind != NODE_LEARNER || run->kill_all)
+    if (node->group->kind != NODE_LEARNER || run->kill_all || servers_save(run, node->group))
         return false;
     for (uint32_t index = 0; index < node->group->count; index++) {
         const struct run_node *other = run_node(run, node->group, index);

@@ -237,10 +237,14 @@ static void stop_in_pauses(struct scene *scene, uint32_t pausing)
     run_stop(run, true, "the time is over");
 }
 
+/* What they learned is nowhere else. */
 static void a_stop_while_all_learners_pause_has_no_last_checkpoint(void **state)
 {
     struct scene *scene = *state;
     stop_in_pauses(scene, 2);
+    for (size_t i = 0; i < scene->run.program->group_count; i++)
+        if (scene->run.program->groups[i]->kind == NODE_LEARNER)
+            scene->run.program->groups[i]->options.learner.mode = TRP_LEARNERS_LOCAL_SGD;
     restarts_tick(&scene->run);
     const struct run_node *first = run_first_failure(&scene->run);
     assert_ptr_equal(first, scene->node);
@@ -248,6 +252,28 @@ static void a_stop_while_all_learners_pause_has_no_last_checkpoint(void **state)
                         "the last checkpoint was not written: it was about to begin again when the "
                         "program stopped, as it had failed: it broke");
     assert_int_equal(summary_print(&scene->run), 1);
+}
+
+static void where_servers_save_a_stop_while_all_learners_pause_ends_well(void **state)
+{
+    struct scene *scene = *state;
+    run_node_started(&scene->run, scene->server, getpid());
+    stop_in_pauses(scene, 2);
+    restarts_tick(&scene->run);
+    assert_int_equal(scene->run.paused, 0);
+    assert_null(run_first_failure(&scene->run));
+    run_node_ended(&scene->run, scene->server, NULL);
+    assert_int_equal(summary_print(&scene->run), 0);
+}
+
+static void where_a_server_has_failed_too_it_does_not(void **state)
+{
+    struct scene *scene = *state;
+    run_node_started(&scene->run, scene->server, getpid());
+    stop_in_pauses(scene, 2);
+    run_node_failed(&scene->run, scene->server, TRP_UNAVAILABLE, "the disk is full");
+    restarts_tick(&scene->run);
+    assert_true(scene->node->failed && (scene->node + 1)->failed);
 }
 
 static void a_learner_that_goes_on_writes_the_last_checkpoint(void **state)
@@ -308,6 +334,8 @@ int main(void)
         TEST(a_stop_begins_a_server_that_pauses),
         TEST(a_server_that_pauses_is_killed_with_the_others),
         TEST(a_stop_while_all_learners_pause_has_no_last_checkpoint),
+        TEST(where_servers_save_a_stop_while_all_learners_pause_ends_well),
+        TEST(where_a_server_has_failed_too_it_does_not),
         TEST(a_learner_that_goes_on_writes_the_last_checkpoint),
         TEST(who_cannot_be_started_again_fails_of_that),
         TEST(a_learner_that_cannot_be_started_again_is_told_of),

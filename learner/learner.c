@@ -675,6 +675,16 @@ static trp_status save_at_end(trp_learner *learner, trp_status status)
     return saved;
 }
 
+/* `status` ended the loop, its message stays. */
+static void leave_unsaved(trp_learner *learner, trp_status status)
+{
+    struct mode *mode = learner->update.mode;
+    char *kept = error_keep();
+    if (mode->impl->leave)
+        mode->impl->leave(mode);
+    error_back(status, kept);
+}
+
 /* " body.0.weight=[64][4]", of every matrix of a vector; caller frees. */
 static char *matrices_text(const trp_vector_spec *vector)
 {
@@ -745,6 +755,8 @@ trp_status trp_learner_run(trp_learner *learner)
         flush_priorities(learner);
     if (status == TRP_OK || (status_is_transient(status) && !learner->torn))
         status = save_at_end(learner, status);
+    else
+        leave_unsaved(learner, status);
     if (learner->update.mode->group)
         learners_leave(learner->update.mode->group);
     learner_share_counters(learner);

@@ -76,6 +76,9 @@ struct mode_impl {
      * call both. */
     trp_status (*gather)(struct mode *mode);
     void (*release)(struct mode *mode);
+    /* The learner has failed and saves nothing: what of it is others' goes to them, or to the log.
+     */
+    void (*leave)(struct mode *mode);
     void (*destroy)(struct mode *mode);
 };
 

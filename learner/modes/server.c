@@ -36,6 +36,8 @@ struct server_mode {
     uint32_t *members; /* of it, [members_count] */
     uint32_t member_count;
     uint64_t unsaid;           /* steps that began since a push told server 0 so */
+    bool begun;                /* the last of them has not ended */
+    bool cut;                  /* a call of a phase has failed */
     struct deadline next_word; /* to servers, of one that waits for batches */
 };
 
@@ -114,14 +116,18 @@ static trp_status server_apply(struct mode *base, size_t index)
     trp_phases *phases = vector->phases.here;
     trp_phase_measure(base->vectors->queue, &vector->spec->optimizer, vector->grads,
                       vector->spec->count, vector->watched, phases);
-    TRP_TRY(end_at_servers(mode, index));
+    trp_status status = end_at_servers(mode, index);
+    mode->cut = status != TRP_OK;
+    TRP_TRY(status);
     trp_phase_end(base->vectors->queue, vector->grads, vector->spec->count, phases);
     return TRP_OK;
 }
 
 static trp_status server_begin(struct mode *base, const struct mode_round *round)
 {
-    server_mode_of(base)->unsaid += round->has_batch;
+    struct server_mode *mode = server_mode_of(base);
+    mode->unsaid += round->has_batch;
+    mode->begun = round->has_batch;
     return TRP_OK;
 }
 
@@ -242,6 +248,7 @@ static trp_status server_end(struct mode *base, struct mode_round *round)
     trp_generation generation;
     round->whole = round->has_batch;
     round->steps = steps_so_far(mode);
+    mode->begun = false;
     if (!rendezvous)
         return TRP_OK;
     if (!round->has_batch && !round->stops)
@@ -269,6 +276,24 @@ static trp_status server_gather(struct mode *base)
         mode->each[i].unfetched = 0;
     }
     return TRP_OK;
+}
+
+/* Those of whole steps are as good as any, whatever ended the learner; who has not got through to
+ * servers does not try again. */
+static void server_leave(struct mode *base)
+{
+    struct server_mode *mode = server_mode_of(base);
+    uint32_t lost = 0;
+    mode->unsaid -= mode->begun;
+    mode->begun = false;
+    for (size_t i = 0; i < base->vectors->count; i++) {
+        uint32_t unpushed = mode->each[i].unpushed;
+        bool goes = unpushed == 0 || (!mode->cut && push_accrued(mode, i) == TRP_OK);
+        lost = goes || lost > unpushed ? lost : unpushed;
+    }
+    if (lost > 0)
+        trp_log(TRP_WARN, "gradients have not reached servers steps=%" PRIu32 " reason=%s", lost,
+                trp_last_error());
 }
 
 static trp_status server_meet(struct mode *base, struct mode_meeting *meeting)
@@ -321,6 +346,7 @@ static const struct mode_impl server_impl = {.meet = server_meet,
                                              .apply = server_apply,
                                              .next_version = server_next_version,
                                              .gather = server_gather,
+                                             .leave = server_leave,
                                              .destroy = server_mode_destroy};
 
 static trp_status check_servers(const struct vectors *vectors, const trp_learner_servers *servers)

@@ -3,6 +3,8 @@
  * sockets. And who is waited for, who is gone and who is named for it. */
 #include "tests/learner/server/sites.h"
 
+#include <math.h>
+
 enum { LEARNERS_HERE = 2 };
 
 /* ---- one learner ----------------------------------------------------------------------------- */
@@ -96,6 +98,49 @@ static void downpour_pushes_the_sum_of_its_steps(void **state)
         assert_int_equal(system(command), 0);
         free(command);
     }
+}
+
+static trp_status fall_to_nan(trp_updater *updater, const trp_update *update)
+{
+    (void)updater;
+    for (size_t i = 0; i < COUNT; i++)
+        update->grads[0][i] += update->vectors[0][i] - (float)(i % 11) + (float)(update->step % 3);
+    if (update->step == 7)
+        update->grads[0][5] = NAN;
+    return trp_update_apply(update, 0);
+}
+
+/* Its whole steps are as good as any. */
+static void downpour_pushes_what_it_has_when_it_fails(void **state)
+{
+    (void)state;
+    static const trp_updater_impl impl = {.step = fall_to_nan};
+    static const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.25};
+    const struct downpour rule = {4, 100, 0};
+    struct site site;
+    float params[COUNT];
+    site_begin(&site,
+               (trp_parameter_server_options){
+                   .rule = TRP_SERVER_ASYNC, .push_every = 4, .fetch_every = 100},
+               true);
+    struct falling *falling = falling_create(&sgd);
+    falling->base.impl = &impl;
+    trp_learner_servers servers = servers_of(&site, 0, 1);
+    trp_learner *learner;
+    trp_learner_loop_options options = {
+        .updater = &falling->base,
+        .max_steps = 20,
+        .group = {.mode = "server", .timeout_ms = 5000, .servers = &servers}};
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_OK);
+    assert_int_not_equal(trp_learner_run(learner), TRP_OK);
+    assert_non_null(strstr(trp_last_error(), "number 5 of 1000 is nan"));
+    trp_learner_destroy(learner);
+    assert_int_equal(trp_parameter_server_read(site.lines[0].server).pushes, 2);
+    learn(&(struct lesson){.optimizer = &sgd, .site = &site, .steps = 6}, params);
+    assert_int_equal(trp_parameter_server_read(site.lines[0].server).pushes, 2);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_float_equal(params[i], downpour_by_the_rule(&rule, 6, 0.25, i), 1e-3);
+    site_end(&site);
 }
 
 /* ---- keys and answers ------------------------------------------------------------------------ */
@@ -615,6 +660,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_learner_has_the_bits_of_one_that_is_alone),
         cmocka_unit_test(downpour_pushes_the_sum_of_its_steps),
+        cmocka_unit_test(downpour_pushes_what_it_has_when_it_fails),
         cmocka_unit_test(the_same_keys_are_sent_once),
         cmocka_unit_test(keys_that_were_given_up_are_asked_for_again),
         cmocka_unit_test(lost_answers_make_no_gradient_count_twice),

@@ -28,9 +28,6 @@ enum {
     PARAMS_TIMEOUT_MS = 2000,
     PARAMS_GIVE_UP_MS = 60000,
     PARAMS_RETRY_MS = 10,
-    /* params_pull.c: parts of a version on their way at a time: while one is copied here another is
-     * on the wire and a third comes out of the learner's memory. */
-    PARAMS_PARTS_UNDER_WAY = 3,
     /* params_client.c: between reports of the counts to a learner whose memory is read; how often
      * a version is copied again that was replaced meanwhile before it is asked for in a call. */
     PARAMS_REPORT_MS = 100,

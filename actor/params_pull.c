@@ -19,6 +19,7 @@
 #include "core/status.h"
 #include "core/thread.h"
 #include "limits.h"
+#include "rpc/call_ring.h"
 
 void params_reply_free(Troupe__PullReply *reply)
 {
@@ -149,13 +150,6 @@ static trp_status load_begin(struct arriving *load, struct params_room *room,
 
 /* ---- versions in parts ----------------------------------------------------------------------- */
 
-/* A part that is under way: */
-struct asked_part {
-    trp_future *future;
-    trp_reply_room place;
-    int64_t asked_ns;
-};
-
 /* The rest of a load is asked for in parts as large as the first one. */
 struct parts {
     const struct params_line *line;
@@ -163,9 +157,8 @@ struct parts {
     struct deadline deadline;
     struct arriving load;
     size_t part_bytes, asked; /* from which byte on none is asked for yet */
-    uint32_t window;
-    struct asked_part ring[PARAMS_PARTS_UNDER_WAY]; /* oldest at `first` */
-    uint32_t first, count;
+    bool one_by_one;
+    struct call_ring ring;
 };
 
 static trp_reply_room place_for(const struct parts *parts, size_t at)
@@ -180,30 +173,26 @@ static trp_reply_room place_for(const struct parts *parts, size_t at)
 static bool may_ask(const struct parts *parts)
 {
     size_t left = parts->load.size - parts->asked;
-    return left > 0 && parts->count < parts->window &&
-           (left > parts->part_bytes || parts->count == 0);
+    return left > 0 && call_ring_has_room(&parts->ring) &&
+           (left > parts->part_bytes || parts->ring.count == 0);
 }
 
 static void ask_for_part(struct parts *parts)
 {
-    struct asked_part *part =
-        &parts->ring[(parts->first + parts->count++) % PARAMS_PARTS_UNDER_WAY];
-    part->place = place_for(parts, parts->asked);
-    part->asked_ns = clock_now_ns(&clock_monotonic);
+    trp_reply_room place = place_for(parts, parts->asked);
     parts->request->rest_from = parts->asked;
-    parts->asked += part->place.size;
-    part->future = trp_call_async(
-        parts->line->service, "Pull", &parts->request->base,
+    parts->asked += place.size;
+    call_ring_ask(
+        &parts->ring, parts->line->service, "Pull", &parts->request->base,
         &(trp_call_options){.timeout_ms = at_most_ms(parts->line->timeout_ms, parts->deadline),
                             .cancel = parts->line->stop,
-                            .room = &part->place});
+                            .room = &place});
 }
 
 /* Those under way, which nobody wants any more. */
 static void drop_parts(struct parts *parts)
 {
-    for (; parts->count > 0; parts->count--)
-        trp_future_destroy(parts->ring[parts->first++ % PARAMS_PARTS_UNDER_WAY].future);
+    call_ring_drop(&parts->ring);
     parts->asked = parts->load.have;
 }
 
@@ -220,17 +209,15 @@ static trp_status next_part_alone(struct parts *parts, trp_reply_room *place,
 static trp_status next_part(struct parts *parts, trp_reply_room *place, Troupe__PullReply **reply,
                             int64_t *asked_ns)
 {
-    if (parts->window < 2)
+    if (parts->one_by_one)
         return next_part_alone(parts, place, reply, asked_ns);
     while (may_ask(parts))
         ask_for_part(parts);
-    struct asked_part *part = &parts->ring[parts->first % PARAMS_PARTS_UNDER_WAY];
+    struct ring_call part;
     ProtobufCMessage *message = NULL;
-    trp_status status = trp_future_finish(part->future, parts->line->stop, &message);
-    parts->first++;
-    parts->count--;
-    *asked_ns = part->asked_ns;
-    *place = part->place;
+    trp_status status = call_ring_take(&parts->ring, parts->line->stop, &part, &message);
+    *asked_ns = part.asked_ns;
+    *place = part.room;
     *reply = (Troupe__PullReply *)message;
     if (!status_is_transient(status))
         return status;
@@ -308,7 +295,7 @@ static trp_status pull_rest(const struct params_line *line, Troupe__PullRequest 
     TRP_TRY(load_begin(&parts.load, room, *reply, (size_t)(*reply)->params_bytes));
     TRP_TRY(add_part(&parts.load, *reply, place));
     parts.part_bytes = parts.asked = parts.load.have;
-    parts.window = trp_service_is_remote(line->service) ? PARAMS_PARTS_UNDER_WAY : 1;
+    parts.one_by_one = !trp_service_is_remote(line->service);
     request->rest_of = parts.load.version;
     trp_status status = pull_parts(&parts, place, reply, asked_ns);
     drop_parts(&parts);

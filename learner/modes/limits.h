@@ -45,11 +45,9 @@ enum {
     SERVER_COPY_TRIES = 8,
     /* server_link.c: a server that has begun again is told who asks and for what, each once. */
     SERVER_STRANGE_MAX = 8,
-    /* server_link.c: of a gradient that is sent, or of values, in one call, and how many are on
-     * their way: one is copied, in a cache, while another is on the wire and a third is copied at
-     * the other end. */
+    /* server_link.c: of a gradient that is sent, or of values, in one call: a cache has room for
+     * it. */
     SERVER_PART_BYTES = 1 << 20,
-    SERVER_PARTS_UNDER_WAY = 3,
     /* mode.c: more steps than who leads next has not heard of, as LEARNER_VERSION_GAP has; more
      * versions than are published before learners meet. */
     MODE_STEPS_BITS = 20,

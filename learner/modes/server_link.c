@@ -16,6 +16,7 @@
 #include "learner/server/optimizer_message.h"
 #include "limits.h"
 #include "parameter_server.pb-c.h"
+#include "rpc/call_ring.h"
 #include "rpc/shared_params.h"
 
 static ProtobufCService *service_of(const struct server_link *link)
@@ -43,15 +44,13 @@ static uint32_t timeout_of(const struct server_link *link)
     return timeout_ms ? timeout_ms : SERVER_TIMEOUT_MS;
 }
 
-/* A gradient that is sent in parts, a few of them at a time: one is copied while others are on
- * their way. */
+/* A gradient that is sent in parts. */
 struct push_parts {
     Troupe__ServerPushRequest request; /* the next part's */
     ProtobufCBinaryData all;
     struct deadline deadline;
-    trp_future *ring[SERVER_PARTS_UNDER_WAY];
-    uint32_t asked, answered; /* parts */
-    size_t at;                /* of all bytes, the first that were not sent */
+    struct call_ring ring;
+    size_t at; /* of all bytes, the first that were not sent */
 };
 
 /* At least a millisecond: 0 would mean something else. */
@@ -68,9 +67,8 @@ static void send_push_part(const struct server_link *link, struct push_parts *pa
     parts->request.part_from = parts->at;
     parts->request.gradients = (ProtobufCBinaryData){size, parts->all.data + parts->at};
     parts->at += size;
-    parts->ring[parts->asked++ % SERVER_PARTS_UNDER_WAY] =
-        trp_call_async(service_of(link), "Push", &parts->request.base,
-                       &(trp_call_options){.timeout_ms = time_left_ms(parts->deadline)});
+    call_ring_ask(&parts->ring, service_of(link), "Push", &parts->request.base,
+                  &(trp_call_options){.timeout_ms = time_left_ms(parts->deadline)});
 }
 
 /* *reply: to the part that was the server's last one; NULL: none was. */
@@ -78,13 +76,11 @@ static trp_status send_push_parts(const struct server_link *link, struct push_pa
                                   ProtobufCMessage **reply)
 {
     trp_status status = TRP_OK;
-    while (status == TRP_OK && (parts->at < parts->all.len || parts->answered < parts->asked)) {
+    while (status == TRP_OK && (parts->at < parts->all.len || parts->ring.count > 0)) {
         ProtobufCMessage *answer = NULL;
-        while (parts->at < parts->all.len &&
-               parts->asked - parts->answered < SERVER_PARTS_UNDER_WAY)
+        while (parts->at < parts->all.len && call_ring_has_room(&parts->ring))
             send_push_part(link, parts);
-        status = trp_future_finish(parts->ring[parts->answered++ % SERVER_PARTS_UNDER_WAY], NULL,
-                                   &answer);
+        status = call_ring_take(&parts->ring, NULL, NULL, &answer);
         if (answer && ((Troupe__ServerPushReply *)answer)->part) {
             protobuf_c_message_free_unpacked(answer, NULL);
         } else if (answer) {
@@ -92,8 +88,7 @@ static trp_status send_push_parts(const struct server_link *link, struct push_pa
             *reply = answer;
         }
     }
-    while (parts->answered < parts->asked)
-        trp_future_destroy(parts->ring[parts->answered++ % SERVER_PARTS_UNDER_WAY]);
+    call_ring_drop(&parts->ring);
     return status;
 }
 
@@ -124,15 +119,12 @@ static bool push_goes_in_parts(const struct server_link *link, const ProtobufCMe
            trp_service_is_remote(service_of(link));
 }
 
-/* Values that are asked for in parts, as many at a time: one is copied to its place while others
- * are on their way. */
+/* Values that are asked for in parts. */
 struct pull_parts {
     Troupe__ServerPullRequest request; /* the next part's */
     const trp_reply_room *all;
     struct deadline deadline;
-    trp_future *ring[SERVER_PARTS_UNDER_WAY];
-    trp_reply_room rooms[SERVER_PARTS_UNDER_WAY];
-    uint32_t asked, answered;
+    struct call_ring ring;
     size_t at; /* of all bytes, the first that were not asked for */
 };
 
@@ -140,17 +132,14 @@ static void ask_pull_part(const struct server_link *link, struct pull_parts *par
 {
     size_t left = parts->all->size - parts->at;
     size_t size = left < SERVER_PART_BYTES ? left : SERVER_PART_BYTES;
-    uint32_t slot = parts->asked++ % SERVER_PARTS_UNDER_WAY;
-    trp_reply_room *room = &parts->rooms[slot];
-    *room = (trp_reply_room){.field = parts->all->field,
-                             .bytes = (uint8_t *)parts->all->bytes + parts->at,
-                             .size = size};
+    trp_reply_room room = {.field = parts->all->field,
+                           .bytes = (uint8_t *)parts->all->bytes + parts->at,
+                           .size = size};
     parts->request.part_from = parts->at;
     parts->request.part_bytes = size;
     parts->at += size;
-    parts->ring[slot] = trp_call_async(
-        service_of(link), "Pull", &parts->request.base,
-        &(trp_call_options){.timeout_ms = time_left_ms(parts->deadline), .room = room});
+    call_ring_ask(&parts->ring, service_of(link), "Pull", &parts->request.base,
+                  &(trp_call_options){.timeout_ms = time_left_ms(parts->deadline), .room = &room});
 }
 
 /* Whether it is a part of what the first one is of. Short ones come beside their room. */
@@ -169,25 +158,22 @@ static trp_status ask_pull_parts(const struct server_link *link, struct pull_par
     trp_status status = TRP_OK;
     bool fits = true;
     *reply = NULL;
-    while (status == TRP_OK && fits &&
-           (parts->at < parts->all->size || parts->answered < parts->asked)) {
+    while (status == TRP_OK && fits && (parts->at < parts->all->size || parts->ring.count > 0)) {
         ProtobufCMessage *part = NULL;
-        while (parts->at < parts->all->size &&
-               parts->asked - parts->answered < SERVER_PARTS_UNDER_WAY)
+        struct ring_call call;
+        while (parts->at < parts->all->size && call_ring_has_room(&parts->ring))
             ask_pull_part(link, parts);
-        uint32_t slot = parts->answered++ % SERVER_PARTS_UNDER_WAY;
-        status = trp_future_finish(parts->ring[slot], NULL, &part);
+        status = call_ring_take(&parts->ring, NULL, &call, &part);
         if (status != TRP_OK)
             break;
-        fits = take_pull_part(&parts->rooms[slot], (Troupe__ServerPullReply *)part,
+        fits = take_pull_part(&call.room, (Troupe__ServerPullReply *)part,
                               (Troupe__ServerPullReply *)(*reply ? *reply : part));
         if (*reply)
             protobuf_c_message_free_unpacked(part, NULL);
         else
             *reply = part;
     }
-    while (parts->answered < parts->asked)
-        trp_future_destroy(parts->ring[parts->answered++ % SERVER_PARTS_UNDER_WAY]);
+    call_ring_drop(&parts->ring);
     if (status == TRP_OK && fits)
         return TRP_OK;
     protobuf_c_message_free_unpacked(*reply, NULL);

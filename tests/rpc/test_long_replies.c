@@ -12,6 +12,7 @@
 
 #include <troupe/rpc.h>
 #include "core/alloc.h"
+#include "rpc/call_ring.h"
 #include "rpc/limits.h"
 #include "rpc_test.pb-c.h"
 #include "tests/core/patience.h"
@@ -219,6 +220,65 @@ static void a_future_that_is_waited_for_ends_with_a_stop(void **state)
     }
 }
 
+/* ---- a ring of calls ------------------------------------------------------------------------- */
+
+static void ask_in_ring(struct call_ring *ring, ProtobufCService *service, size_t size, void *to)
+{
+    everything request = TROUPE__TEST__EVERYTHING__INIT;
+    trp_reply_room room = {.field = "data", .bytes = to, .size = size};
+    request.number = (int64_t)size;
+    call_ring_ask(ring, service, "Echo", &request.base,
+                  &(trp_call_options){.room = to ? &room : NULL});
+}
+
+/* Each in its place, with the next ones under way. */
+static void parts_of_a_ring_come_in_their_order(void **state)
+{
+    struct lender *lender = *state;
+    enum { PARTS = 3 * CALL_RING + 1 };
+    uint8_t *bytes = xcalloc(PARTS, 3 * LONG);
+    ProtobufCService *service;
+    struct call_ring ring = {.count = 0};
+    assert_int_equal(trp_channel_service(lender->far, &troupe__test__test__descriptor, &service),
+                     TRP_OK);
+    for (size_t asked = 0, taken = 0; taken < PARTS; taken++) {
+        struct ring_call call;
+        ProtobufCMessage *reply = NULL;
+        for (; asked < PARTS && call_ring_has_room(&ring); asked++)
+            ask_in_ring(&ring, service, LONG + asked, bytes + asked * 3 * LONG);
+        assert_int_equal(ring.count, PARTS - taken < CALL_RING ? PARTS - taken : CALL_RING);
+        assert_int_equal(call_ring_take(&ring, NULL, &call, &reply), TRP_OK);
+        assert_int_equal(((everything *)reply)->number, LONG + taken);
+        assert_ptr_equal(call.room.bytes, bytes + taken * 3 * LONG);
+        assert_int_equal(call.room.given, LONG + taken);
+        assert_memory_equal(call.room.bytes, lender->bytes, LONG + taken);
+        assert_true(call.asked_ns > 0);
+        protobuf_c_message_free_unpacked(reply, NULL);
+    }
+    assert_int_equal(ring.count, 0);
+    free(bytes);
+}
+
+static void a_ring_that_is_dropped_is_empty(void **state)
+{
+    struct lender *lender = *state;
+    ProtobufCService *service;
+    ProtobufCMessage *reply = NULL;
+    struct call_ring ring = {.count = 0};
+    assert_int_equal(trp_channel_service(lender->far, &troupe__test__test__descriptor, &service),
+                     TRP_OK);
+    for (size_t i = 0; i < CALL_RING; i++)
+        ask_in_ring(&ring, service, LONG, NULL);
+    assert_int_equal(call_ring_take(&ring, NULL, NULL, &reply), TRP_OK);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    call_ring_drop(&ring);
+    assert_int_equal(ring.count, 0);
+    ask_in_ring(&ring, service, LONG + 9, NULL);
+    assert_int_equal(call_ring_take(&ring, NULL, NULL, &reply), TRP_OK);
+    assert_int_equal(((everything *)reply)->number, LONG + 9);
+    protobuf_c_message_free_unpacked(reply, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup_lender, teardown_lender)
@@ -229,6 +289,8 @@ int main(void)
         cmocka_unit_test(nobody_lends_outside_of_a_call),
         TEST(long_bytes_come_into_the_callers_room),
         TEST(a_future_that_is_waited_for_ends_with_a_stop),
+        TEST(parts_of_a_ring_come_in_their_order),
+        TEST(a_ring_that_is_dropped_is_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static uint64_t group_pages(const struct store *store, struct cost cost)
 /* Kept from groups; a store that is being loaded does not compact, and its groups are small. */
 static uint64_t compaction_pages(const struct store *store)
 {
-    return store->loaded ? pages_reserve(&store->pages, 0) / 4 : 0;
+    return store->loaded ? pages_spare(&store->pages) / 4 : 0;
 }
 
 /* A table may be as large as its signature, and the record that it replaces stays until then. */
@@ -242,7 +242,7 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
     table_cost(&cost, signature.size);
     uint64_t need = group_pages(store, cost);
     /* Changes that let items go must be possible where nothing else is, but not for ever. */
-    uint64_t spare = pages_reserve(&store->pages, need) / (replaces ? 2 : 1);
+    uint64_t spare = replaces ? pages_spare(&store->pages) / 2 : pages_reserve(&store->pages, need);
     struct want want = {.need = need + spare,
                         .notes = replaces,
                         .what = "a table",

@@ -26,6 +26,13 @@ uint64_t pages_reserve(const struct pages *pages, uint64_t more)
     return reserve_of(all < pages->limit ? all : pages->limit);
 }
 
+uint64_t pages_spare(const struct pages *pages)
+{
+    uint64_t reserve = pages_reserve(pages, 0);
+    uint64_t all = pages_free(pages) + pages->account.recent + pages->account.log;
+    return all >= reserve ? reserve : all < RESERVE_MIN ? RESERVE_MIN : all;
+}
+
 uint64_t pages_tail_kept(uint64_t next)
 {
     return reserve_of(next + RESERVE_MAX + TAIL_KEPT) + TAIL_KEPT;
@@ -86,6 +93,8 @@ int pages_count(struct pages *pages, MDB_env *env, MDB_txn *txn, const MDB_dbi *
         rc = mdb_stat(txn, trees[tree], &stat);
         used += tree_pages(&stat);
         account.fixed += stat.ms_depth + 2;
+        if (tree == TREE_CHANGES)
+            account.log = tree_pages(&stat);
         if (tree == TREE_PIECES)
             account.pieces_depth = stat.ms_depth;
         if (tree == TREE_CHANGES || tree == TREE_META)

@@ -36,6 +36,7 @@ struct account {
     uint64_t next;       /* the first page that was never used */
     uint64_t reusable;   /* free ones that the next transaction may take */
     uint64_t recent;     /* free ones that only the one after it may take */
+    uint64_t log;        /* the change log's, which compacting gives back */
     uint64_t fixed;      /* what any transaction may cost: the paths of all trees */
     uint64_t least;      /* what one costs that only writes the meta record */
     uint64_t compaction; /* what a step of compacting costs beside the leaves it changes */
@@ -55,10 +56,13 @@ struct pages {
  * it is started, whatever became of its disk meanwhile. */
 uint64_t pages_reserve(const struct pages *pages, uint64_t more);
 
+/* As much of it as there is: an older version may have left less. */
+uint64_t pages_spare(const struct pages *pages);
+
 /* Of it, a part of a group. */
 static inline uint64_t pages_part(const struct pages *pages)
 {
-    return pages_reserve(pages, 0) / 8;
+    return pages_spare(pages) / 8;
 }
 
 /* Behind the last of `next` pages, all that inserts leave alone. */

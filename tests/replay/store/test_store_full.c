@@ -580,21 +580,6 @@ static void a_store_whose_disk_filled_up_after_its_stop_goes_on(void **state)
     assert_true(fill(full, SMALL_BYTES) > 0);
 }
 
-/* A start's warnings. */
-static char *open_and_read_log(struct full *full, uint64_t max_bytes)
-{
-    enum { LOG_BYTES = 4096 };
-    char *text = xcalloc(1, LOG_BYTES);
-    int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);
-    assert_true(log >= 0 && before >= 0 && dup2(log, STDERR_FILENO) >= 0);
-    full_open(full, TRP_DURABLE_PROCESS, max_bytes);
-    dup2(before, STDERR_FILENO);
-    assert_true(pread(log, text, LOG_BYTES - 1, 0) >= 0);
-    close(log);
-    close(before);
-    return text;
-}
-
 /* Of a stopped store: of the pages behind the last one so many stay; `hole`: the rest is one. */
 static void cut_tail(const struct full *full, off_t left, bool hole)
 {
@@ -611,6 +596,42 @@ static void cut_tail(const struct full *full, off_t left, bool hole)
     if (hole)
         assert_int_equal(truncate(path, before), 0);
     free(path);
+}
+
+/* On a file system of 160 MB, with 192 pages behind the last one. */
+static void a_store_that_an_older_version_stopped_goes_on_too(void **state)
+{
+    enum { SMALL_BYTES = 400, TAIL_PAGES = 192 };
+    struct full *full = *state;
+    assert_int_equal(mount(NULL, full->mount_point, NULL, MS_REMOUNT, "size=160m"), 0);
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, SMALL_BYTES);
+    full_close(full);
+    cut_tail(full, TAIL_PAGES, false);
+    fill_the_rest(full);
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    assert_int_equal(insert(full, ITEM_BYTES), TRP_RESOURCE_EXHAUSTED);
+    change_all_over(full);
+    empty_all_over(full);
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    while (store_idle(full->store))
+        ;
+    assert_true(fill(full, SMALL_BYTES) > 0);
+}
+
+/* A start's warnings. */
+static char *open_and_read_log(struct full *full, uint64_t max_bytes)
+{
+    enum { LOG_BYTES = 4096 };
+    char *text = xcalloc(1, LOG_BYTES);
+    int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+    assert_true(log >= 0 && before >= 0 && dup2(log, STDERR_FILENO) >= 0);
+    full_open(full, TRP_DURABLE_PROCESS, max_bytes);
+    dup2(before, STDERR_FILENO);
+    assert_true(pread(log, text, LOG_BYTES - 1, 0) >= 0);
+    close(log);
+    close(before);
+    return text;
 }
 
 /* 17 MiB of small items come under a bound of 8. `cut`: all behind the data goes; `hole`: but for
@@ -694,6 +715,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_store_needs_only_what_a_copy_has_read, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_store_whose_disk_filled_up_after_its_stop_goes_on, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_store_that_an_older_version_stopped_goes_on_too, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_store_larger_than_max_bytes_says_so_and_lets_items_go,
                                         setup, teardown),

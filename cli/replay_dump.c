@@ -1,7 +1,9 @@
 /* `troupe replay dump`: tables into a file, item by item, without sampling them. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/printable.h"
+#include "core/words.h"
 #include "fetch.h"
 #include "interrupt.h"
 #include "sink.h"
@@ -63,15 +65,25 @@ static trp_status dump_tables(struct dump *dump, const Troupe__ReplayTablesRespo
     return status;
 }
 
-/* Items of a stopped store that nobody has seen: their records were damaged when it was opened. A
- * server's are long gone. */
-static bool damaged_told(const Troupe__ReplayTablesResponse *tables)
+/* Items that nobody has seen: their records were damaged when the store was opened. A server that
+ * has just started knows of all of them now that the items were asked for. */
+static trp_status damaged_told(struct work *work)
 {
-    uint64_t count = tables->pid ? 0 : tables->store->damaged_items;
+    Troupe__ReplayTablesResponse *tables;
+    TRP_TRY(target_tables(&work->target, NULL, &tables));
+    uint64_t count = tables->store->damaged_items;
+    char *target = shell_word(work->target.text);
     if (count > 0)
-        print_text(stderr, "%llu damaged item%s left out, of whatever table\n",
-                   (unsigned long long)count, count == 1 ? " was" : "s were");
-    return count > 0;
+        print_text(stderr,
+                   "%llu damaged item%s left out, of whatever table: `troupe replay verify %s` "
+                   "names %s\n",
+                   (unsigned long long)count, count == 1 ? " was" : "s were", target,
+                   count == 1 ? "it" : "them");
+    if (count > 0)
+        work->exit_status = EXIT_DAMAGED;
+    free(target);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return TRP_OK;
 }
 
 static trp_status dump_work(struct work *work)
@@ -91,8 +103,8 @@ static trp_status dump_work(struct work *work)
         sink_print(&dump.sink, file, work->args->json);
     if (dump.sink.left_out > 0)
         work->exit_status = EXIT_FAILED;
-    if (status == TRP_OK && damaged_told(tables))
-        work->exit_status = EXIT_DAMAGED;
+    if (status == TRP_OK)
+        status = damaged_told(work);
     sink_close(&dump.sink);
     filter_cleanup(&filter);
     troupe__replay_tables_response__free_unpacked(tables, NULL);

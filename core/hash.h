@@ -25,6 +25,9 @@ static inline uint64_t hash_u64(uint64_t key)
     return hash_fold(once ^ hash_seeds[1], UINT64_C(0xd1342543de82ef95));
 }
 
+/* The same of bytes. */
+uint32_t hash_seeded(const void *bytes, size_t size);
+
 /* A place in a table whose capacity is a power of two, up to 2^32. */
 static inline uint32_t hash_place(uint64_t key, uint32_t capacity)
 {

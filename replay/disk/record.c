@@ -73,7 +73,8 @@ void item_record_encode(struct buffer *out, uint32_t table_id, const struct item
     out->size += size;
 }
 
-bool item_record_decode(trp_bytes bytes, uint64_t seq, struct item_view *view)
+/* Is it as it was written, but for what changes? */
+static bool item_record_view(trp_bytes bytes, struct item_view *view)
 {
     if (bytes.size < sizeof view->header)
         return false;
@@ -84,13 +85,17 @@ bool item_record_decode(trp_bytes bytes, uint64_t seq, struct item_view *view)
         return false;
     uint32_t sum;
     memcpy(&sum, bytes.data + bytes.size - sizeof sum, sizeof sum);
-    if (item_sum(view->header, bytes.data + sizeof view->header, rest) != sum)
-        return false;
-    if (!item_state_valid(&view->header, seq))
-        return false;
     view->chunk_seqs = bytes.data + sizeof view->header;
     view->trajectory = (trp_bytes){view->chunk_seqs + seqs, view->header.trajectory_bytes};
-    return true;
+    return item_sum(view->header, view->chunk_seqs, rest) == sum;
+}
+
+bool item_record_decode(trp_bytes bytes, uint64_t seq, struct item_view *view)
+{
+    if (item_record_view(bytes, view))
+        return item_state_valid(&view->header, seq);
+    view->header = (struct item_record){.key = seq};
+    return false;
 }
 
 uint64_t item_view_chunk(const struct item_view *view, uint32_t index)

@@ -212,7 +212,8 @@ size_t item_record_size(const struct item *item);
 /* Appends item_record_size() bytes. */
 void item_record_encode(struct buffer *out, uint32_t table_id, const struct item *item);
 
-/* False: not a record that encode wrote for the item with this seq. */
+/* False: not a record that encode wrote for the item with this seq. Its header has then the table
+ * and the key; or, if nothing of it can be believed, no table, seq as the key, and no chunks. */
 bool item_record_decode(trp_bytes bytes, uint64_t seq, struct item_view *view);
 uint64_t item_view_chunk(const struct item_view *view, uint32_t index);
 uint64_t item_view_episode(const struct item_view *view, uint32_t index);

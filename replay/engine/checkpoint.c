@@ -436,19 +436,6 @@ static const trp_table_options *run_table_options(const struct copy_run *run, ui
     return NULL;
 }
 
-/* The first VERIFY_DAMAGE_MAX are named. */
-static void report_damage(trp_replay_report *report, const char *table, uint64_t key,
-                          const char *what)
-{
-    report->damaged++;
-    if (report->damage_count == VERIFY_DAMAGE_MAX)
-        return;
-    if (!report->damage)
-        report->damage = xcalloc(VERIFY_DAMAGE_MAX, sizeof *report->damage);
-    report->damage[report->damage_count++] =
-        (trp_replay_damage){.table = xstrdup(table), .key = key, .what = xstrdup(what)};
-}
-
 void trp_replay_report_cleanup(trp_replay_report *report)
 {
     for (size_t i = 0; i < report->damage_count; i++) {
@@ -459,11 +446,18 @@ void trp_replay_report_cleanup(trp_replay_report *report)
     *report = (trp_replay_report){0};
 }
 
+/* The first VERIFY_DAMAGE_MAX are named. */
 static trp_status verify_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
 {
     const struct copy_run *run = arg;
     const trp_table_options *options = run_table_options(run, table_id);
-    report_damage(run->report, options ? options->name : "", key, what);
+    trp_replay_report *report = run->report;
+    if (report->damaged++ >= VERIFY_DAMAGE_MAX)
+        return TRP_OK;
+    if (!report->damage)
+        report->damage = xcalloc(VERIFY_DAMAGE_MAX, sizeof *report->damage);
+    report->damage[report->damage_count++] = (trp_replay_damage){
+        .table = xstrdup(options ? options->name : ""), .key = key, .what = xstrdup(what)};
     return TRP_OK;
 }
 

@@ -2,20 +2,57 @@
  * in the middle of others' work. Design: the reader is told which item it is, and the item leaves
  * its table, as if a client had deleted it: at once, or, of a store whose items are still coming
  * into memory, when they all are. Items that share the chunk go when they are read. It does not
- * count as a key that was removed: a writer may send the item again. Guarantee: what is damaged is
- * handed to nobody, and each item has its line in the log once. Nothing goes from a store that is
- * only looked at. */
+ * count as a key that was removed: a writer may send the item again. An item whose record is
+ * damaged never gets into its table, and whoever asks for its key is told so. Guarantee: what is
+ * damaged is handed to nobody, and each item has its line in the log once. Nothing goes from a
+ * store that is only looked at. */
 #include <stdlib.h>
 
+#include <troupe/log.h>
 #include "core/status.h"
 #include "limits.h"
 #include "internal.h"
 
-/* An item that is to go, if it is still there with the chunk. */
+/* An item that is to go, if it is still there with the chunk; or that was taken out. */
 struct damaged {
     uint32_t table_id;
-    uint64_t key, chunk_seq;
+    uint64_t key, chunk_seq; /* 0: taken out */
 };
+
+static void damage_log(struct engine *engine, const struct engine_table *table, uint64_t key,
+                       const char *what)
+{
+    if (engine->damaged++ < ENGINE_DAMAGE_LINES_MAX)
+        trp_log(TRP_WARN, "took out a damaged item table=%s %s=%llu reason=%s",
+                table ? table->name : "?", table ? "key" : "number", (unsigned long long)key, what);
+}
+
+static void damaged_remember(struct engine *engine, struct damaged damaged)
+{
+    struct buffer *all = &engine->damaged_items;
+    if (all->size < ENGINE_DAMAGED_MAX * sizeof damaged)
+        buffer_append(all, span_of(&damaged, sizeof damaged));
+}
+
+void engine_item_damaged(void *arg, uint32_t id, uint64_t key, const char *what)
+{
+    struct engine *engine = arg;
+    damage_log(engine, engine_table_with_id(engine, id), key, what);
+    if (id != 0)
+        damaged_remember(engine, (struct damaged){id, key, 0});
+}
+
+trp_status engine_item_missing(const struct engine_table *table, uint64_t key)
+{
+    const struct buffer *all = &table->engine->damaged_items;
+    const struct damaged *damaged = (const struct damaged *)(const void *)all->data;
+    for (size_t i = 0; i < all->size / sizeof *damaged; i++)
+        if (damaged[i].table_id == table->facts->id && damaged[i].key == key)
+            return trp_fail(TRP_DATA_LOSS,
+                            "table %s, key %llu: its item is damaged, and was taken out",
+                            table->name, (unsigned long long)key);
+    return TRP_OK;
+}
 
 static bool item_has(const struct item *item, uint64_t chunk_seq)
 {
@@ -32,7 +69,7 @@ static void item_give_up(struct engine *engine, struct engine_table *table,
     bool there = item && item_has(item, damaged->chunk_seq);
     /* An item's last sample takes it out when that is acked; else another reader was first. */
     if (there || table->facts->options->max_times_sampled > 0)
-        engine_log_damage(engine, table->name, damaged->key, "a chunk is damaged");
+        damage_log(engine, table, damaged->key, "a chunk is damaged");
     if (!there)
         return;
     table_remove(table->table, item);
@@ -44,15 +81,14 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
                              trp_status status)
 {
     struct engine *engine = table->engine;
-    struct buffer *waiting = &engine->damaged_items;
     if (status != TRP_DATA_LOSS || !table->table)
         return status;
     struct damaged damaged = {table->facts->id, key, chunk_seq};
     char *why = error_keep();
     if (engine->ready && !engine->read_only)
         item_give_up(engine, table, &damaged);
-    else if (!engine->read_only && waiting->size < ENGINE_DAMAGED_MAX * sizeof damaged)
-        buffer_append(waiting, span_of(&damaged, sizeof damaged));
+    else if (!engine->read_only)
+        damaged_remember(engine, damaged);
     trp_fail(status, "table %s, key %llu: %s%s", table->name, (unsigned long long)key, why,
              engine->read_only ? "" : "; the item is removed");
     free(why);
@@ -61,13 +97,14 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
 
 void engine_give_up_damaged(struct engine *engine)
 {
-    const struct damaged *damaged =
-        (const struct damaged *)(const void *)engine->damaged_items.data;
-    size_t count = engine->damaged_items.size / sizeof *damaged;
+    struct damaged *damaged = (struct damaged *)(void *)engine->damaged_items.data;
+    size_t count = engine->damaged_items.size / sizeof *damaged, kept = 0;
     for (size_t i = 0; i < count; i++) {
         struct engine_table *table = engine_table_with_id(engine, damaged[i].table_id);
-        if (table)
+        if (damaged[i].chunk_seq == 0)
+            damaged[kept++] = damaged[i];
+        else if (table)
             item_give_up(engine, table, &damaged[i]);
     }
-    buffer_cleanup(&engine->damaged_items);
+    engine->damaged_items.size = kept * sizeof *damaged;
 }

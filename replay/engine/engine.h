@@ -107,6 +107,9 @@ const struct item *engine_item_in_slot(const struct engine_table *table, uint32_
 const struct item *engine_item_with_key(const struct engine_table *table, uint64_t key);
 uint32_t engine_table_slots(const struct engine_table *table);
 
+/* No item has this key. DATA_LOSS: one had that was damaged, as far as is known. */
+trp_status engine_item_missing(const struct engine_table *table, uint64_t key);
+
 /* Exact where a selector is fifo, and after a few calls otherwise. NULL: it is empty. */
 const struct item *engine_oldest_item(struct engine_table *table);
 

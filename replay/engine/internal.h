@@ -25,7 +25,7 @@ struct engine {
     bool ready;                  /* see engine_ready() */
     bool lost;                   /* an item could not be brought: it never will be */
     uint64_t damaged;            /* items that were dropped */
-    struct buffer damaged_items; /* to be dropped when the engine is ready; see damage.c */
+    struct buffer damaged_items; /* that are told of when they are asked for; see damage.c */
 
     bool refusing;      /* inserts, for want of room */
     int64_t refused_ns; /* when the last one was */
@@ -59,8 +59,8 @@ int64_t engine_use_up(struct engine *engine, struct engine_table *table, int32_t
 trp_status engine_loss_check(const struct engine_table *table, const trp_table_options *options,
                              int64_t over, int64_t used);
 
-/* A line for each, up to a bound; all of them are counted. */
-void engine_log_damage(struct engine *engine, const char *table, uint64_t key, const char *what);
+/* The store's store_options.damage. */
+void engine_item_damaged(void *engine, uint32_t table_id, uint64_t key, const char *what);
 
 /* The engine has become ready: what was found damaged before goes. */
 void engine_give_up_damaged(struct engine *engine);

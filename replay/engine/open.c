@@ -315,20 +315,6 @@ static void removed_load(void *arg, const struct removed_record *removed)
     removed_push(&engine->removed, removed);
 }
 
-void engine_log_damage(struct engine *engine, const char *table, uint64_t key, const char *what)
-{
-    if (engine->damaged++ < ENGINE_DAMAGE_LINES_MAX)
-        trp_log(TRP_WARN, "dropped a damaged item table=%s key=%llu reason=%s", table,
-                (unsigned long long)key, what);
-}
-
-static void item_damaged(void *arg, uint32_t id, uint64_t key, const char *what)
-{
-    struct engine *engine = arg;
-    const struct engine_table *table = engine_table_with_id(engine, id);
-    engine_log_damage(engine, table ? table->name : "?", key, what);
-}
-
 static const char *item_wrong(void *arg, uint32_t id, trp_bytes trajectory, uint32_t chunk_count,
                               const double *priority)
 {
@@ -345,7 +331,7 @@ static trp_status engine_open(struct engine *engine, const struct engine_options
                                   .read_only = options->read_only,
                                   .check = options->check,
                                   .checkpoint_dir = options->checkpoint_dir,
-                                  .damage = item_damaged,
+                                  .damage = engine_item_damaged,
                                   .item_wrong = item_wrong,
                                   .arg = engine};
     TRP_TRY(store_create(&engine->store, &store));
@@ -353,8 +339,10 @@ static trp_status engine_open(struct engine *engine, const struct engine_options
     TRP_TRY(engine_items_load(engine));
     TRP_TRY(store_removed_load(engine->store, removed_load, engine));
     if (engine->damaged > 0)
-        trp_log(TRP_WARN, "replay store %s: %llu damaged items were dropped", options->dir,
-                (unsigned long long)engine->damaged);
+        trp_log(TRP_WARN,
+                "replay store %s: %llu damaged items, of which %llu are in the file still",
+                options->dir, (unsigned long long)engine->damaged,
+                (unsigned long long)engine_usage(engine).damaged);
     for (size_t i = 0; i < engine->table_count; i++)
         TRP_TRY(table_reconcile(engine, engine->tables[i], options->shrink));
     engine->opened = true;

@@ -10,7 +10,7 @@ struct store_stats {
     uint64_t limit_bytes;     /* it may grow to this, as the file system is now */
     uint64_t allocated_bytes; /* what the file takes from the file system */
     uint64_t items, chunks, groups, cache_bytes;
-    uint64_t dropped; /* items that were damaged when the store was opened */
+    uint64_t damaged; /* items that are in the file and were left out */
     uint64_t unswept; /* chunks that nothing refers to and that are still in the file */
 };
 

@@ -235,7 +235,7 @@ static Troupe__ReplayStore *store_copy(const struct admin *admin)
     out->chunks = usage.chunks;
     out->groups = usage.groups;
     out->cache_bytes = usage.cache_bytes;
-    out->damaged_items = usage.dropped;
+    out->damaged_items = usage.damaged;
     return out;
 }
 

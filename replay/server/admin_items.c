@@ -146,9 +146,13 @@ static trp_status walk_slice(void *arg, struct engine *engine)
         walk->order = sampler_orders[table->facts->options->sampler.kind];
     size_t end = walk->keys ? walk->key_count : engine_table_slots(table);
     size_t stop = end - walk->next > REPLAY_SLICE_SLOTS ? walk->next + REPLAY_SLICE_SLOTS : end;
-    for (; walk->next < stop; walk->next++)
-        walk_item(walk, walk->keys ? engine_item_with_key(table, walk->keys[walk->next])
-                                   : engine_item_in_slot(table, (uint32_t)walk->next));
+    for (; walk->next < stop; walk->next++) {
+        const struct item *item = walk->keys ? engine_item_with_key(table, walk->keys[walk->next])
+                                             : engine_item_in_slot(table, (uint32_t)walk->next);
+        if (walk->keys && !item)
+            TRP_TRY(engine_item_missing(table, walk->keys[walk->next]));
+        walk_item(walk, item);
+    }
     walk->done = walk->next >= end;
     walk->table_size = table->facts->size;
     return TRP_OK;

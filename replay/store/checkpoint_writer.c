@@ -208,7 +208,7 @@ static trp_status rest_put(struct store *store, const struct copy_rest *rest)
     }
     store->meta = rest->meta;
     store->meta.map_bytes = map_bytes;
-    return lmdb_put_meta(store);
+    return lmdb_put_meta(store, NULL);
 }
 
 trp_status checkpoint_writer_finish(struct checkpoint_writer *target, const struct store_copy *copy,

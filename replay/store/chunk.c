@@ -26,49 +26,20 @@ enum { CACHE_OVERHEAD_BYTES = sizeof(struct stored_chunk) + SLAB_STEP / 2 };
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* The bytes of large chunks live for a group only. Given back to malloc, they would leave the
- * process and come back as page faults, a quarter of what a chunk costs. */
-enum { BUFFER_UNIT_BYTES = 4096 };
-
-struct spare {
-    struct spare *next;
-};
-
-/* 0: the slabs' or malloc's. */
-static size_t buffer_class(size_t size)
-{
-    size_t units = (size + BUFFER_UNIT_BYTES - 1) / BUFFER_UNIT_BYTES;
-    return size <= STORE_CACHED_CHUNK_BYTES_MAX || units >= STORE_BUFFER_CLASSES ? 0 : units;
-}
-
+/* The bytes of large chunks live for a group only; to have them anew would be a quarter of what a
+ * chunk costs. */
 static uint8_t *bytes_take(struct chunk_memory *memory, size_t size)
 {
-    size_t units = buffer_class(size);
-    struct spare *spare = memory->spares[units];
-    if (units == 0)
-        return slab_take(&memory->slabs, size ? size : 1);
-    if (!spare)
-        return xmalloc(units * BUFFER_UNIT_BYTES);
-    memory->spares[units] = spare->next;
-    memory->spare_bytes -= units * BUFFER_UNIT_BYTES;
-    return (uint8_t *)spare;
+    return size <= STORE_CACHED_CHUNK_BYTES_MAX ? slab_take(&memory->slabs, size ? size : 1)
+                                                : spares_take(&memory->spares, size);
 }
 
 static void bytes_give(struct chunk_memory *memory, uint8_t *bytes, size_t size)
 {
-    size_t units = buffer_class(size), spare_bytes = units * BUFFER_UNIT_BYTES;
-    struct spare *spare = (struct spare *)(void *)bytes;
-    if (units == 0) {
+    if (size <= STORE_CACHED_CHUNK_BYTES_MAX)
         slab_give(&memory->slabs, bytes, size ? size : 1);
-        return;
-    }
-    if (!bytes || memory->spare_bytes + spare_bytes > STORE_SPARE_BYTES_MAX) {
-        free(bytes);
-        return;
-    }
-    spare->next = memory->spares[units];
-    memory->spares[units] = spare;
-    memory->spare_bytes += spare_bytes;
+    else
+        spares_give(&memory->spares, bytes, size, STORE_SPARE_BYTES_MAX);
 }
 
 /* ---- bytes that are not ours ----------------------------------------------------------------- */
@@ -143,12 +114,7 @@ void store_borrowed_end(struct store *store)
 
 void chunk_memory_cleanup(struct chunk_memory *memory)
 {
-    for (size_t units = 0; units < STORE_BUFFER_CLASSES; units++) {
-        for (struct spare *next, *spare = memory->spares[units]; spare; spare = next) {
-            next = spare->next;
-            free(spare);
-        }
-    }
+    spares_cleanup(&memory->spares);
     free(memory->borrowed);
     slabs_cleanup(&memory->slabs);
 }
@@ -268,6 +234,14 @@ void store_chunk_unref(struct store *store, struct chunk *chunk)
         store->counts.live_bytes -= chunk->size;
     }
     chunk_free(store, chunk);
+}
+
+void chunks_unref(struct store *store, struct buffer *all)
+{
+    struct chunk **chunks = (struct chunk **)(void *)all->data;
+    for (size_t i = 0; i < all->size / sizeof *chunks; i++)
+        store_chunk_unref(store, chunks[i]);
+    buffer_clear(all);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

@@ -13,12 +13,12 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/clock.h"
+#include "core/mapped.h"
 #include "internal.h"
 
 enum {
@@ -338,10 +338,13 @@ static trp_status item_end(struct store_copy *copy)
     bool names = copy->phase == PHASE_NAMES;
     if (copy->record_key == 0 || compaction_deletes(&copy->compaction, seq))
         return TRP_OK;
-    if (copy->record_row.broken || !item_record_decode(buffer_bytes(&copy->record), seq, &view))
-        return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
+    bool whole = item_record_decode(buffer_bytes(&copy->record), seq, &view);
     if (item_is_gone(copy, &view))
         return TRP_OK;
+    if (!whole || copy->record_row.broken)
+        return names ? TRP_OK
+                     : copy->sink.damage(copy->sink.arg, view.header.table_id, view.header.key,
+                                         "its record is damaged");
     if (names)
         return item_name(copy, &view);
     for (uint32_t i = 0; i < view.header.chunk_count; i++)
@@ -419,27 +422,16 @@ static trp_status chunk_piece(struct store_copy *copy, uint64_t key, trp_bytes p
 static void batch_prefetch(const struct store_copy *copy)
 {
     const struct copied_value *values = (const struct copied_value *)(const void *)copy->batch.data;
-    size_t count = copy->batch.size / sizeof *values;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = 0, end = 0;
-    unsigned char resident = 0;
-    if (count > 0 && values[0].data &&
-        mincore((void *)((uintptr_t)values[0].data & ~(page - 1)), page, &resident) == 0 &&
-        resident & 1)
-        return;
+    const size_t count = copy->batch.size / sizeof *values, page = (size_t)sysconf(_SC_PAGESIZE);
+    struct page_run run = {0};
     for (size_t i = 0; i < count; i++) {
-        uintptr_t at = (uintptr_t)values[i].data & ~(page - 1);
-        if (at == 0 || at == end) {
-            end += at ? page : 0;
-            continue;
-        }
-        if (end > first)
-            madvise((void *)first, end - first, MADV_WILLNEED);
-        first = at;
-        end = at + page;
+        uint8_t *at = (uint8_t *)((uintptr_t)values[i].data & ~(page - 1));
+        if (i == 0 && at && pages_resident(at, page))
+            return;
+        if (at)
+            page_run_add(&run, at, page);
     }
-    if (end > first)
-        madvise((void *)first, end - first, MADV_WILLNEED);
+    page_run_ask(&run);
 }
 
 /* ---- phases --------------------------------------------------------------------------------- */

@@ -430,7 +430,7 @@ static trp_status group_put_ceilings(struct store *store)
     meta->table_ceiling = store->tables.next_id;
     meta->item_ceiling = store->next_item + BLOCK;
     meta->chunk_ceiling = store->next_chunk + BLOCK;
-    return lmdb_put_meta(store);
+    return lmdb_put_meta(store, NULL);
 }
 
 /* A busy store never gets to store_idle(): past a bound, or when the log takes a good part of the

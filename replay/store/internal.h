@@ -25,6 +25,7 @@
 #include "pages.h"
 #include "core/map.h"
 #include "core/slab.h"
+#include "core/spares.h"
 #include "store.h"
 #include "replay/disk/disk.h"
 #include "replay/disk/page.h"
@@ -114,9 +115,8 @@ static inline struct stored_chunk *stored(const struct chunk *chunk)
 struct chunk_memory {
     struct stored_chunk cache; /* ring: next is the most recently used */
     uint64_t cache_used, cache_limit;
-    struct slabs slabs;                         /* items, chunks and bytes of small chunks */
-    struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
-    uint64_t spare_bytes;
+    struct slabs slabs;             /* items, chunks and bytes of small chunks */
+    struct spares spares;           /* buffers of chunks that are stored */
     struct stored_chunk **borrowed; /* chunks whose bytes are the caller's */
     uint32_t borrowed_count, borrowed_capacity;
     uint64_t held_bytes; /* see store_held_bytes() */
@@ -194,7 +194,7 @@ struct transactions {
 
 struct store_counts {
     uint64_t items, chunks, groups, live_bytes;
-    uint64_t dropped;
+    uint64_t damaged; /* and in the file still */
 };
 
 struct store {
@@ -224,6 +224,7 @@ struct store {
     struct change_log log;
     struct chunk_probes probes;
     struct dead_queue dead;
+    struct buffer kept; /* of struct chunk *, a reference each, of damaged items */
     struct store_counts counts;
 
     uint64_t next_item, next_chunk;
@@ -312,8 +313,8 @@ trp_status lmdb_put(struct store *store, enum store_tree tree, uint64_t key, trp
 trp_status cursor_append_records(struct cursor *cursor, uint64_t *next, trp_bytes records,
                                  size_t value_bytes);
 
-/* Writes store->meta. */
-trp_status lmdb_put_meta(struct store *store);
+/* A step that writes store->meta. */
+trp_status lmdb_put_meta(struct store *store, void *arg);
 
 /* A transaction that only lets the next one have what the last one gave back. False: there is no
  * room even for that, or the store failed. */
@@ -346,6 +347,7 @@ static inline uint64_t chunk_memory(const struct chunk *chunk)
 /* A stored chunk without bytes and references. */
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);
 void chunk_free(struct store *store, struct chunk *chunk);
+void chunks_unref(struct store *store, struct buffer *all); /* of struct chunk * */
 void chunk_memory_cleanup(struct chunk_memory *memory);
 
 /* store->reader to one of the chunk's pieces; a step only, from the piece before it. */
@@ -494,7 +496,9 @@ void compaction_cleanup(struct compaction *compaction);
 trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
                     uint64_t *last_part);
 
-/* Sorts a prefix of the log into the updates and deletes of `compaction`. */
+/* Sorts such a prefix of the log into the updates and deletes of `compaction`. */
+trp_status compaction_read(struct store *store, size_t count, size_t part_count,
+                           struct compaction *compaction);
 void compaction_sort(struct compaction *compaction, const struct buffer *changes,
                      struct buffer *scratch);
 

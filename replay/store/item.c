@@ -9,24 +9,10 @@
 
 /* ---- trajectories --------------------------------------------------------------------------- */
 
-/* Clients choose the bytes: nobody is to find those that fall in one place. */
-static uint32_t shape_hash(trp_bytes bytes)
-{
-    uint64_t hash = hash_seeds[0] ^ bytes.size, word;
-    size_t at = 0;
-    for (; at + sizeof word <= bytes.size; at += sizeof word) {
-        memcpy(&word, bytes.data + at, sizeof word);
-        hash = hash_fold(hash ^ word, hash_seeds[1] | 1);
-    }
-    for (; at < bytes.size; at++)
-        hash = hash_fold(hash ^ bytes.data[at], UINT64_C(0xd1342543de82ef95));
-    return (uint32_t)(hash ^ hash >> 32);
-}
-
 struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32_t chunk_count)
 {
     assert(bytes.size <= UINT32_MAX);
-    uint32_t hash = shape_hash(bytes);
+    uint32_t hash = hash_seeded(bytes.data, bytes.size);
     struct trajectory *first = (struct trajectory *)(uintptr_t)map_get(&store->trajectories, hash);
     for (struct trajectory *at = first; at; at = at->next) {
         if (at->chunk_count == chunk_count &&

@@ -35,8 +35,7 @@ enum {
      * named one by one: 8 MB of numbers. */
     COPY_BATCH_BYTES = 8 << 20,
     COPY_BAD_CHUNKS_MAX = 1 << 20,
-    /* chunk.c: buffers kept for the next chunks, of up to 255 x 4 KiB: four groups of 4 MiB. */
-    STORE_BUFFER_CLASSES = 256,
+    /* chunk.c: buffers kept for the next chunks: four groups of 4 MiB. */
     STORE_SPARE_BYTES_MAX = 16 << 20,
 };
 

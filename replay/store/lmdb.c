@@ -263,22 +263,17 @@ static trp_status lmdb_account(struct store *store)
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "count pages");
 }
 
-trp_status lmdb_put_meta(struct store *store)
-{
-    store->meta.sum = meta_record_sum(&store->meta);
-    return lmdb_put(store, TREE_META, META_KEY, span_of(&store->meta, sizeof store->meta), 0);
-}
-
-static trp_status meta_put(struct store *store, void *arg)
+trp_status lmdb_put_meta(struct store *store, void *arg)
 {
     (void)arg;
-    return lmdb_put_meta(store);
+    store->meta.sum = meta_record_sum(&store->meta);
+    return lmdb_put(store, TREE_META, META_KEY, span_of(&store->meta, sizeof store->meta), 0);
 }
 
 bool lmdb_advance(struct store *store)
 {
     return store->failed == TRP_OK && pages_free(&store->pages) >= store->pages.account.least &&
-           store_transact(store, meta_put, NULL) == TRP_OK;
+           store_transact(store, lmdb_put_meta, NULL) == TRP_OK;
 }
 
 trp_status lmdb_begin(struct store *store)
@@ -440,7 +435,7 @@ static trp_status trees_create(struct store *store, void *arg)
                                        .item_ceiling = 1,
                                        .chunk_ceiling = 1};
     TRP_TRY(nonce_draw(store));
-    return lmdb_put_meta(store);
+    return lmdb_put_meta(store, NULL);
 }
 
 /* LMDB writes back what it has read of the free list under the numbers of past transactions, one
@@ -451,7 +446,7 @@ static trp_status trees_make(struct store *store)
     TRP_TRY(lmdb_step(store, trees_create, NULL));
     int rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 1);
     for (unsigned number = 0; rc == 0 && number < NUMBERS; number++)
-        TRP_TRY(lmdb_step(store, meta_put, NULL));
+        TRP_TRY(lmdb_step(store, lmdb_put_meta, NULL));
     if (rc == 0 && store->options.durability == TRP_DURABLE_SYSTEM)
         rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 0);
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "make");
@@ -667,7 +662,7 @@ trp_status lmdb_rename(struct store *store)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room to be opened",
                         store->dir.data_path);
     TRP_TRY(nonce_draw(store));
-    return lmdb_transact(store, meta_put, NULL);
+    return lmdb_transact(store, lmdb_put_meta, NULL);
 }
 
 void lmdb_close(struct store *store)

@@ -5,9 +5,9 @@
  * First the store is scanned for its items, so that they can be sampled; the items themselves are
  * brought one by one, in their order when there is time, and any of them before its turn when it is
  * wanted. Until all are there, nobody knows who else has a chunk: so until then nothing may be
- * deleted. Of a store that may not be trusted all bytes of all chunks are compared with their sums
- * on the way, and what is damaged is told and dropped; of any other the scan believes all or
- * nothing. */
+ * deleted. A damaged item is told and left out, and its record stays: as long as it does, chunks
+ * without an item may be its, and stay, too. Of a store that may not be trusted all bytes of all
+ * chunks are compared with their sums on the way, and damaged items are dropped for good. */
 #include "loading.h"
 
 #include <assert.h>
@@ -110,28 +110,33 @@ static void item_unmake(struct loading *loading, struct item *item)
     store_item_destroy(loading->store, item);
 }
 
-static trp_status item_lost(const struct store *store, uint64_t seq, const char *what)
+/* Those that its record names, as long as we live. */
+static trp_status chunks_keep(struct loading *loading, const struct item_view *view)
 {
-    return trp_fail(TRP_DATA_LOSS,
-                    "replay store %s: item %llu: %s; `troupe replay serve --verify` drops what is "
-                    "damaged",
-                    store->dir.data_path, (unsigned long long)seq, what);
+    trp_status status = TRP_OK;
+    for (uint32_t index = 0; status == TRP_OK && index < view->header.chunk_count; index++) {
+        const char *wrong;
+        struct chunk *chunk =
+            chunk_scan_take(loading, item_view_chunk(view, index), item_view_episode(view, index),
+                            false, &wrong, &status);
+        if (chunk)
+            buffer_append(&loading->store->kept, span_of(&chunk, sizeof(struct chunk *)));
+    }
+    return status;
 }
 
-/* It is told, and its record goes. `header`: NULL: its record says nothing. */
-static trp_status item_drop(struct loading *loading, uint64_t seq, const struct item_record *header,
-                            const char *what)
+/* It is told, and it goes or is left out. */
+static trp_status item_damaged(struct loading *loading, uint64_t seq, const struct item_view *view,
+                               const char *what)
 {
     struct store *store = loading->store;
-    if (!loading->drops)
-        return item_lost(store, seq, what);
-    store->counts.dropped++;
     if (store->options.damage)
-        store->options.damage(store->options.arg, header ? header->table_id : 0,
-                              header ? header->key : seq, what);
-    if (!store->options.read_only)
+        store->options.damage(store->options.arg, view->header.table_id, view->header.key, what);
+    bool goes = loading->check && !store->options.read_only;
+    if (goes)
         runs_add(&store->group.deletes, seq);
-    return TRP_OK;
+    store->counts.damaged += !goes;
+    return loading->check || store->options.read_only ? TRP_OK : chunks_keep(loading, view);
 }
 
 /* A mistake that the sums of a record do not show. A shape that other items have, too, was looked
@@ -147,7 +152,7 @@ static const char *record_wrong(const struct loading *loading, const struct item
                                view->header.chunk_count, doubtful ? &item->priority : NULL);
 }
 
-/* An item of its record. NULL: it is damaged and was dropped. */
+/* An item of its record. NULL: it is damaged, which was told. */
 static trp_status item_of_record(struct loading *loading, uint64_t seq,
                                  const struct item_view *view, bool in_turn, struct item **out)
 {
@@ -174,7 +179,7 @@ static trp_status item_of_record(struct loading *loading, uint64_t seq,
         return TRP_OK;
     }
     item_unmake(loading, item);
-    return wrong ? item_drop(loading, seq, &header, wrong) : status;
+    return wrong ? item_damaged(loading, seq, view, wrong) : status;
 }
 
 /* ---- trust --------------------------------------------------------------------------------- */
@@ -200,14 +205,8 @@ static trp_status loading_begin(struct store *store)
     assert(!store->loaded && !store->loading);
     struct loading *loading = store->loading = xcalloc(1, sizeof *loading);
     loading->store = store;
-    loading->check = loading->drops = !store_trusted(store);
-    struct buffer changes = {0};
-    uint64_t last_part;
-    trp_status status = log_read(store, SIZE_MAX, SIZE_MAX, &changes, &last_part);
-    if (status == TRP_OK)
-        compaction_sort(&loading->compaction, &changes, &store->scratch);
-    buffer_cleanup(&changes);
-    return status;
+    loading->check = !store_trusted(store);
+    return compaction_read(store, SIZE_MAX, SIZE_MAX, &loading->compaction);
 }
 
 void loading_end(struct store *store)
@@ -239,7 +238,8 @@ static void orphans_note(struct loading *loading)
 static trp_status load_finish(struct store *store)
 {
     TRP_TRY(chunk_scan_until(store->loading, SEQ_MAX));
-    orphans_note(store->loading);
+    if (store->counts.damaged == 0)
+        orphans_note(store->loading);
     loading_end(store);
     /* From here on places are random: a fault that reads 128 KB for a page of 4 would waste most of
      * what the disk can do. store_chunk_prefetch() asks for the next ones. */
@@ -248,7 +248,7 @@ static trp_status load_finish(struct store *store)
     store->loaded = true;
     if (store->options.read_only)
         return TRP_OK;
-    if (store->counts.dropped > 0)
+    if (store->group.deletes.size > 0)
         TRP_TRY(store_commit(store));
     if (store->dir.suspect)
         TRP_TRY(store_trust(store));
@@ -266,6 +266,20 @@ static trp_status load_result(struct store *store, trp_status status)
 
 /* ---- items one by one ----------------------------------------------------------------------- */
 
+static trp_status record_read(struct loading *loading, uint64_t seq, struct item_view *view,
+                              const char **wrong)
+{
+    struct cursor *items = &loading->items;
+    trp_bytes bytes = {0};
+    TRP_TRY(loading_renew(loading));
+    if (!items->there || items->key != piece_key(seq, 0))
+        TRP_TRY(cursor_seek(items, MDB_SET_KEY, piece_key(seq, 0)));
+    if (items->there)
+        TRP_TRY(cursor_get_parts(items, &loading->record, &bytes));
+    *wrong = item_record_decode(bytes, seq, view) ? NULL : "its record is damaged";
+    return TRP_OK;
+}
+
 struct scan {
     struct loading *loading;
     store_scan_visit visit;
@@ -279,25 +293,28 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     struct loading *loading = scan->loading;
     struct store *store = loading->store;
     uint64_t seq = piece_key_seq(key);
-    struct item_record header;
+    struct item_view view;
+    const char *wrong = NULL;
     bool first = piece_key_piece(key) == 0;
     if ((!first && seq == scan->seq) || compaction_deletes(&loading->compaction, seq))
         return TRP_OK;
     scan->seq = seq;
-    if (!first || seq == 0 || record.size < sizeof header)
-        return item_drop(loading, seq, NULL, "its record is damaged");
-    memcpy(&header, record.data, sizeof header);
-    if (!item_state_valid(&header, seq))
-        return item_drop(loading, seq, NULL, "its record is damaged");
-    bool gone = tombstone_has(store, header.table_id);
+    bool there = first && seq != 0 && record.size >= sizeof view.header;
+    if (there)
+        memcpy(&view.header, record.data, sizeof view.header);
+    if (!there || !item_state_valid(&view.header, seq))
+        TRP_TRY(record_read(loading, seq, &view, &wrong));
+    bool gone = tombstone_has(store, view.header.table_id);
     tombstone_see(store, seq, !gone);
     if (gone)
         return TRP_OK;
-    if (!table_find_id(store, header.table_id))
-        return item_drop(loading, seq, &header, "it is in a table that is not there");
-    compaction_apply(&loading->compaction, seq, &header);
+    if (!wrong && !table_find_id(store, view.header.table_id))
+        wrong = "it is in a table that is not there";
+    if (wrong)
+        return item_damaged(loading, seq, &view, wrong);
+    compaction_apply(&loading->compaction, seq, &view.header);
     store->counts.items++;
-    return scan->visit(scan->arg, header.table_id, seq, header.priority);
+    return scan->visit(scan->arg, view.header.table_id, seq, view.header.priority);
 }
 
 trp_status store_scan(struct store *store, store_scan_visit visit, void *arg)
@@ -308,7 +325,6 @@ trp_status store_scan(struct store *store, store_scan_visit visit, void *arg)
     TRP_TRY(load_result(store, loading_begin(store)));
     struct scan scan = {store->loading, visit, arg, 0};
     trp_status status = leaf_scan_run(store, TREE_ITEMS, item_scan, &scan);
-    store->loading->drops = true; /* from here on: what is only found when an item is brought */
     if (status == TRP_OK && store_trusted(store) && !store->options.read_only)
         status = store_dir_known(&store->dir, store->options.durability);
     return load_result(store, status);
@@ -316,20 +332,13 @@ trp_status store_scan(struct store *store, store_scan_visit visit, void *arg)
 
 static trp_status item_read(struct loading *loading, uint64_t seq, bool in_turn, struct item **item)
 {
-    struct store *store = loading->store;
-    struct cursor *items = &loading->items;
     struct item_view view;
-    trp_bytes bytes;
-    TRP_TRY(loading_renew(loading));
-    if (!items->there || items->key != piece_key(seq, 0))
-        TRP_TRY(cursor_seek(items, MDB_SET_KEY, piece_key(seq, 0)));
-    if (!items->there)
-        return lmdb_fail(store, MDB_NOTFOUND, "read an item");
-    TRP_TRY(cursor_get_parts(items, &loading->record, &bytes));
-    if (!item_record_decode(bytes, seq, &view))
-        return item_drop(loading, seq, NULL, "its record is damaged");
+    const char *wrong;
+    TRP_TRY(record_read(loading, seq, &view, &wrong));
+    if (wrong)
+        return item_damaged(loading, seq, &view, wrong);
     TRP_TRY(item_of_record(loading, seq, &view, in_turn, item));
-    store->counts.live_bytes += *item ? bytes.size : 0;
+    loading->store->counts.live_bytes += *item ? item_record_size(*item) : 0;
     return TRP_OK;
 }
 

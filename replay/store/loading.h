@@ -15,8 +15,7 @@ struct scanned_chunk {
 
 struct loading {
     struct store *store;
-    bool check;
-    bool drops;       /* damaged items are told and dropped, else the first one ends the load */
+    bool check;       /* and damaged items go, else they are left out */
     uint64_t renewed; /* store->txn.reads when the cursors were opened */
 
     struct scanned_chunk *scanned; /* ascending seq: all that are below scan_end */

@@ -116,20 +116,24 @@ void compaction_cleanup(struct compaction *compaction)
     *compaction = (struct compaction){0};
 }
 
+trp_status compaction_read(struct store *store, size_t count, size_t part_count,
+                           struct compaction *compaction)
+{
+    struct buffer changes = {0};
+    trp_status status = log_read(store, count, part_count, &changes, &compaction->last_part);
+    compaction->active = status == TRP_OK && changes.size > 0;
+    if (compaction->active)
+        compaction_sort(compaction, &changes, &store->scratch);
+    buffer_cleanup(&changes);
+    return status;
+}
+
 trp_status compaction_begin(struct store *store)
 {
     struct compaction *compaction = &store->log.compaction;
     if (compaction->active)
         return TRP_OK;
-    struct buffer changes = {0};
-    trp_status status =
-        log_read(store, COMPACT_CHANGES, COMPACT_PARTS, &changes, &compaction->last_part);
-    if (status == TRP_OK && changes.size > 0) {
-        compaction_sort(compaction, &changes, &store->scratch);
-        compaction->active = true;
-    }
-    buffer_cleanup(&changes);
-    return status;
+    return compaction_read(store, COMPACT_CHANGES, COMPACT_PARTS, compaction);
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */
@@ -145,7 +149,7 @@ static trp_status compact_item(struct cursor *items, const struct change *update
     if (!items->there)
         return TRP_OK; /* deleted */
     if (items->value.size < sizeof header || items->value.size > sizeof part)
-        return record_lost(items->store, "the record of item", seq);
+        return TRP_OK; /* damaged */
     memcpy(part, items->value.data, items->value.size);
     memcpy(&header, part, sizeof header);
     if (!item_state_valid(&header, seq))

@@ -37,14 +37,6 @@ struct pin {
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static void pin_drop_chunks(struct store *store, struct pin *pin)
-{
-    struct chunk **chunks = (struct chunk **)(void *)pin->chunks.data;
-    for (size_t i = 0; i < pin->chunks.size / sizeof *chunks; i++)
-        store_chunk_unref(store, chunks[i]);
-    buffer_clear(&pin->chunks);
-}
-
 static void pin_free(struct pin *pin)
 {
     buffer_cleanup(&pin->chunks);
@@ -56,7 +48,7 @@ static void pin_free(struct pin *pin)
 static void pins_take_back(struct store *store, struct list returned)
 {
     LIST_EACH (struct pin, pin, &returned, link) {
-        pin_drop_chunks(store, pin);
+        chunks_unref(store, &pin->chunks);
         store->pins->bytes -= pin->bytes;
         pin_free(pin);
     }
@@ -97,7 +89,7 @@ void pins_close(struct store *store)
     pins->closed = true; /* from here on nothing is returned to us any more */
     struct list returned = pins->returned;
     LIST_EACH (struct pin, pin, &pins->out, link)
-        pin_drop_chunks(store, pin);
+        chunks_unref(store, &pin->chunks);
     pins_take_back(store, returned);
     bool last = !pins->out.first;
     mutex_unlock(&pins->mutex); /* else the last that is out frees them when it is returned */

@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "core/array.h"
 #include "core/clock.h"
+#include "core/mapped.h"
 
 enum {
     /* LMDB looks at each page that it frees: one that is not in memory is waited for. Pages that
@@ -110,27 +110,20 @@ static trp_status chunk_remove(struct cursor *pieces, struct dead *dead, bool ad
 static trp_status chunk_ask(struct cursor *pieces, const struct dead *dead)
 {
     const struct store *store = pieces->store;
-    uint64_t first = 0, count = 0, page;
+    struct page_run run = {0};
+    uint64_t page;
     TRP_TRY(cursor_seek(pieces, MDB_SET_KEY, piece_key(dead->seq, 0)));
     for (uint32_t piece = 0; pieces->there && piece < ASKED_PIECES && piece < dead->pieces;
          piece++) {
-        unsigned char resident = 0;
         if (!page_of_piece(store, pieces->value.data, &page))
-            return TRP_OK;
+            break;
         uint8_t *at = store->map + page * store->page_bytes;
-        if (piece == 0 && mincore(at, store->page_bytes, &resident) == 0 && resident & 1)
+        if (piece == 0 && pages_resident(at, store->page_bytes))
             return TRP_OK;
-        if (page != first + count) {
-            madvise(store->map + first * store->page_bytes, count * store->page_bytes,
-                    MADV_WILLNEED);
-            first = page;
-            count = 0;
-        }
-        count++;
+        page_run_add(&run, at, store->page_bytes);
         TRP_TRY(cursor_move(pieces, MDB_NEXT));
     }
-    if (count > 0)
-        madvise(store->map + first * store->page_bytes, count * store->page_bytes, MADV_WILLNEED);
+    page_run_ask(&run);
     return TRP_OK;
 }
 

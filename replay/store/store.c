@@ -98,6 +98,7 @@ void store_destroy(struct store *store)
         return;
     assert(!store->copy);
     pins_close(store);
+    chunks_unref(store, &store->kept);
     group_cleanup(store);
     sharing_destroy(store->sharing);
     bool clean = store_settle(store);
@@ -114,6 +115,7 @@ void store_destroy(struct store *store)
     compaction_cleanup(&store->log.compaction);
     free(store->dead.at);
     buffer_cleanup(&store->scratch);
+    buffer_cleanup(&store->kept);
     tables_free(store);
     chunk_memory_cleanup(&store->chunks);
     map_cleanup(&store->trajectories);
@@ -150,7 +152,7 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .chunks = store->counts.chunks,
         .groups = store->counts.groups,
         .cache_bytes = store->chunks.cache_used,
-        .dropped = store->counts.dropped,
+        .damaged = store->counts.damaged,
         .unswept = store->dead.count,
     };
 }

@@ -28,16 +28,17 @@ struct store;
 struct store_options {
     const char *dir; /* made when missing */
     trp_durability durability;
-    uint64_t max_bytes;   /* of data.mdb; 0: what the file system has */
-    uint64_t cache_bytes; /* of small chunks kept in memory; 0: 256 MiB */
-    bool read_only;       /* look at a stopped store: no lock on the directory is taken for
-                             writing, nothing is changed, mutations are not allowed */
-    bool check;           /* trust nothing: every byte is read, what is damaged is told to `damage`
-                             and dropped. Implied when the host went down (see store_create()) */
+    uint64_t max_bytes;         /* of data.mdb; 0: what the file system has */
+    uint64_t cache_bytes;       /* of small chunks kept in memory; 0: 256 MiB */
+    bool read_only;             /* look at a stopped store: no lock on the directory is taken for
+                                   writing, nothing is changed, mutations are not allowed */
+    bool check;                 /* trust nothing: every byte is read, and damaged items are dropped.
+                                   Implied when the host went down (see store_create()) */
     const char *checkpoint_dir; /* where a damaged store's newest checkpoint is looked for; NULL:
                                    checkpoints/ in `dir` */
-    /* Told of each item that is not loaded; `key` is its seq when not even its record can be read,
-     * table_id 0 then. May be NULL. */
+    /* Told of each item that is damaged and not loaded; `key` is its seq when its record cannot be
+     * believed, table_id 0 then. Without `check` its record stays, and so does each chunk that no
+     * item has. May be NULL. */
     void (*damage)(void *arg, uint32_t table_id, uint64_t key, const char *what);
     /* Why an item that is loaded is damaged though its sums are right, or NULL. `priority`: NULL:
      * it has a sum. May be NULL. */
@@ -105,7 +106,7 @@ typedef trp_status (*store_scan_visit)(void *arg, uint32_t table_id, uint64_t se
 trp_status store_scan(struct store *store, store_scan_visit visit, void *arg);
 
 /* One of them, once. `in_turn`: those before it were brought, which is several times faster. NULL:
- * it is *damaged, which was told, and its record goes; or cannot be read: the store failed. */
+ * it is *damaged, which was told; or cannot be read: the store failed. */
 struct item *store_load_item(struct store *store, uint64_t seq, bool in_turn, bool *damaged);
 
 /* All were brought: removes chunks that no item refers to. */

@@ -321,8 +321,8 @@ static void damage_is_found_and_told_by_the_status(void **state)
     desk_stop(desk);
 }
 
-/* What names its table and key is what is damaged: it is told by its number, as `dump` does. */
-static void an_item_whose_record_is_damaged_is_told_by_its_number(void **state)
+/* Its priority: table and key can be told. The server starts, and has the others. */
+static void an_item_whose_record_is_damaged_is_told_and_the_others_are_served(void **state)
 {
     static const uint8_t priority[8] = {0, 0, 0, 0, 0, 0, 0x10, 0x40}; /* 4 */
     struct desk *desk = *state;
@@ -332,9 +332,27 @@ static void an_item_whose_record_is_damaged_is_told_by_its_number(void **state)
     desk_stop(desk);
     damage(desk, "store/data.mdb", priority, true);
     assert_troupe(desk, 4, "replay verify store");
-    assert_file_contains(&desk->at, "out", "item 4: its record is damaged\n");
-    assert_troupe(desk, 4, "replay dump store t x.jsonl");
-    assert_file_contains(&desk->at, "err", "item 4: its record is damaged");
+    assert_file_contains(&desk->at, "out", "table t, key 4: its record is damaged\n");
+    for (int life = 0; life < 2; life++) {
+        assert_troupe(desk, 4, "replay dump store t x.jsonl");
+        assert_file_contains(&desk->at, "out", "4 items in x.jsonl");
+        assert_file_contains(&desk->at, "err", "1 damaged item was left out");
+        assert_troupe(desk, 4, "replay peek store t 4");
+        assert_file_contains(&desk->at, "err", "table t, key 4: ");
+        desk_serve(desk, tables);
+        assert_troupe(desk, 4, "replay dump %s t y.jsonl", desk->address);
+        assert_file_contains(&desk->at, "out", "4 items in y.jsonl");
+        assert_troupe(desk, 4, "replay peek %s t 4", desk->address);
+        assert_file_contains(&desk->at, "err", "table t, key 4: ");
+        assert_troupe(desk, 0, "replay peek %s t 3", desk->address);
+        assert_troupe(desk, 4, "replay verify %s", desk->address);
+        desk_stop(desk);
+        assert_troupe(desk, 4, "replay verify store");
+    }
+    desk_serve(desk, "--verify");
+    assert_troupe(desk, 0, "replay dump %s t y.jsonl", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay verify store");
 }
 
 /* Of such a record there is enough to know its table, and no item. */
@@ -360,7 +378,7 @@ static void a_dump_that_lacks_what_was_damaged_says_so(void **state)
     assert_troupe(desk, 4, "replay dump store t x.jsonl");
     assert_file_contains(&desk->at, "out", "2 items in x.jsonl");
     assert_file_contains(&desk->at, "err", "1 damaged item was left out");
-    desk_serve(desk, "--table=name=t"); /* drops it for good */
+    desk_serve(desk, "--table=name=t --verify"); /* drops it for good */
     assert_troupe(desk, 0, "replay dump %s t x.jsonl", desk->address);
     desk_stop(desk);
 }
@@ -608,7 +626,7 @@ int main(void)
         TEST(the_name_of_a_checkpoint_that_went_is_not_given_again),
         TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
-        TEST(an_item_whose_record_is_damaged_is_told_by_its_number),
+        TEST(an_item_whose_record_is_damaged_is_told_and_the_others_are_served),
         TEST(a_dump_that_lacks_what_was_damaged_says_so),
         TEST(who_reads_a_damaged_item_of_a_server_is_told_and_it_goes),
         TEST(what_a_server_makes_is_its_owners_alone),

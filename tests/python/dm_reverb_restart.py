@@ -112,7 +112,7 @@ class RestartTest(ClientTest):
         self.assertEqual(self.size('items'), 3)
         for sample in self.draw('items', 50):
             self.assertTrue(any(np.array_equal(sample.data[0][0], step) for step in noise))
-        self.assertEqual(self.server.log().count('dropped a damaged item table=items'), 1)
+        self.assertEqual(self.server.log().count('took out a damaged item table=items'), 1)
 
     def sample_error(self, table, count):
         try:

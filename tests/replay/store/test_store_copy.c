@@ -238,7 +238,7 @@ static void a_copy_goes_on_without_what_is_damaged(void **state)
     assert_int_equal(load_all(copy, &loaded), TRP_OK);
     struct store_stats whole;
     store_stats(copy, &whole);
-    assert_int_equal(whole.dropped, 0);
+    assert_int_equal(whole.damaged, 0);
     assert_int_equal(loaded.count, ITEMS - 2);
     for (size_t index = 0; index < loaded.count; index++) {
         uint64_t key = loaded.items[index]->key;

@@ -48,7 +48,7 @@ static void items_come_one_by_one_in_any_order(void **state)
     }
 }
 
-static void a_damaged_item_is_brought_to_nobody_and_its_record_goes(void **state)
+static void a_damaged_item_is_brought_to_nobody_until_a_check_drops_it(void **state)
 {
     struct fixture *fixture = *state;
     const uint64_t keys[] = {1, UINT64_C(0x1122334455667788), 3};
@@ -68,7 +68,7 @@ static void a_damaged_item_is_brought_to_nobody_and_its_record_goes(void **state
     struct store_stats stats;
     store_stats(fixture->store, &stats);
     assert_int_equal(stats.items, 2);
-    assert_int_equal(stats.dropped, 1);
+    assert_int_equal(stats.damaged, 1);
     fixture_close(fixture);
     assert_int_equal(
         store_create(&fixture->store, &(struct store_options){.dir = fixture->dir, .check = true}),
@@ -76,7 +76,7 @@ static void a_damaged_item_is_brought_to_nobody_and_its_record_goes(void **state
     assert_int_equal(load_all(fixture->store, &fixture->loaded), TRP_OK);
     store_stats(fixture->store, &stats);
     assert_int_equal(stats.items, 2);
-    assert_int_equal(stats.dropped, 0);
+    assert_int_equal(stats.damaged, 0);
     assert_int_equal(stats.unswept, 0);
 }
 
@@ -143,7 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(items_come_one_by_one_in_any_order, fixture_setup,
                                         fixture_teardown),
-        cmocka_unit_test_setup_teardown(a_damaged_item_is_brought_to_nobody_and_its_record_goes,
+        cmocka_unit_test_setup_teardown(a_damaged_item_is_brought_to_nobody_until_a_check_drops_it,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(
             what_is_left_of_tables_that_are_gone_is_not_loaded_and_leaves_the_file, fixture_setup,

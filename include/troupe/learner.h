@@ -24,8 +24,9 @@ TRP_BEGIN_DECLS
 
 typedef struct trp_learner trp_learner;
 
-/* How gradients of a synchronous group are compressed on their way. Of a learner that is new, or
- * goes on from a checkpoint, nothing is unsent; what a lost one had not sent is lost. */
+/* How gradients are compressed on their way, or what else learners send of what they learn; what a
+ * code has not got goes later. Of a learner that is new, or goes on from a checkpoint, nothing is
+ * unsent; what a lost one had not sent is lost. */
 typedef struct {
     const char *kind;      /* NULL: "none"; "bf16", "f16", "top-k", "one-bit", "powersgd", "qsgd" */
     double ratio;          /* top-k: of the numbers, sent; 0: 0.001 */

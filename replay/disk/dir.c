@@ -331,16 +331,25 @@ out:
     return status;
 }
 
+/* It is not made, too: where a disk is not mounted, or a name is wrong, that would hide it. */
+static trp_status dir_lacks_parent(const struct store_dir *dir)
+{
+    char *copy = xstrdup(dir->path);
+    trp_status status = trp_fail(TRP_FAILED_PRECONDITION,
+                                 "replay store %s: there is no directory %s: make it first",
+                                 dir->path, dirname(copy));
+    free(copy);
+    return status;
+}
+
 static trp_status dir_make(struct store_dir *dir)
 {
     int error = dir->read_only ? EEXIST : store_path_make(dir->path);
     dir->made = error == 0;
-    if (error != 0 && error != EEXIST) {
-        trp_status status = store_errno(error, dir->path, "make");
-        return error == ENOENT /* not the store is missing */
-                   ? trp_fail(TRP_FAILED_PRECONDITION, "%s", trp_last_error())
-                   : status;
-    }
+    if (error == ENOENT)
+        return dir_lacks_parent(dir);
+    if (error != 0 && error != EEXIST)
+        return store_errno(error, dir->path, "make");
     struct stat info;
     if (stat(dir->path, &info) != 0)
         return store_errno(errno, dir->path, "open");

@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/buffer.h"
 #include "core/limits.h"
+#include "core/printable.h"
 #include "limits.h"
 #include "core/utf8.h"
 #include "signature.h"
 
-enum { MAX_SIZE_DEFAULT = 1000 * 1000 };
+enum { MAX_SIZE_DEFAULT = 1000 * 1000, SHOWN_BYTES = 33 };
 
 /* Reverb raises a ValueError here; trp_table_options_check() refuses NaN. */
 static trp_rate_limiter limiter_refused(void)
@@ -73,10 +75,11 @@ static trp_status name_check(const char *name)
     if (!name || !*name)
         return trp_fail(TRP_INVALID_ARGUMENT, "a table needs a name");
     size_t size = strlen(name);
+    char shown[SHOWN_BYTES];
+    printable_copy(shown, sizeof shown, text_bytes(name));
     if (size > TABLE_NAME_BYTES_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "table '%.32s...': the name has %zu bytes, at most %d", name, size,
-                        TABLE_NAME_BYTES_MAX);
+        return trp_fail(TRP_INVALID_ARGUMENT, "table '%s...': the name has %zu bytes, at most %d",
+                        shown, size, TABLE_NAME_BYTES_MAX);
     const uint8_t *bytes = (const uint8_t *)name;
     for (size_t i = 0; i < size;) {
         size_t step = utf8_size(bytes + i, bytes + size);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/printable.h"
 #include "limits.h"
 #include "options.h"
 
@@ -31,11 +32,13 @@ static bool scan_take(struct text_scan *scan, char letter)
 
 static trp_status scan_wrong(const struct text_scan *scan, const char *what)
 {
+    enum { SHOWN_BYTES = 25 };
+    char shown[SHOWN_BYTES];
     const char *quote = *scan->at ? "'" : "";
+    printable_copy(shown, sizeof shown, text_bytes(*scan->at ? scan->at : "its end"));
     return trp_fail(TRP_INVALID_ARGUMENT,
-                    "signature: %s belongs at %s%.24s%s, as in "
-                    "{obs: float32[4,?], action: int32}",
-                    what, quote, *scan->at ? scan->at : "its end", quote);
+                    "signature: %s belongs at %s%s%s, as in {obs: float32[4,?], action: int32}",
+                    what, quote, shown, quote);
 }
 
 /* A bare word, or one in double quotes, in which a backslash keeps the next character. */

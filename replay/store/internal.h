@@ -139,7 +139,7 @@ struct tombstones {
 
 /* Keys of items that are gone: removed.c. */
 struct removed_keys {
-    uint64_t next, count; /* count: records in the tree */
+    uint64_t next, count, most; /* count: records in the tree; most: beyond are to go */
     int64_t newest_ns;
 };
 

@@ -42,10 +42,10 @@ static uint64_t records_max_now(const struct store *store)
 }
 
 /* Is the oldest value to go? */
-static bool removed_over(const struct store *store, trp_bytes value, uint64_t most)
+static bool removed_over(const struct store *store, trp_bytes value)
 {
     struct removed_record oldest;
-    if (store->removed.count > most || value.size < sizeof oldest)
+    if (store->removed.count > store->removed.most || value.size < sizeof oldest)
         return true;
     size_t last = records_in(value.size) - 1;
     memcpy(&oldest, value.data + last * sizeof oldest, sizeof oldest);
@@ -54,13 +54,12 @@ static bool removed_over(const struct store *store, trp_bytes value, uint64_t mo
 
 /* Takes out up to `trims` values. They lie side by side: a leaf is copied once, and given back when
  * it is empty, so that no more pages are taken than for the path to the first. */
-static trp_status removed_trim(struct cursor *keys, uint64_t trims, uint64_t most,
-                               struct budget *budget)
+static trp_status removed_trim(struct cursor *keys, uint64_t trims, struct budget *budget)
 {
     struct store *store = keys->store;
     for (; trims > 0; trims--) {
         TRP_TRY(cursor_move(keys, MDB_FIRST));
-        if (!keys->there || !removed_over(store, keys->value, most) || budget->frees < TRIM_FREES)
+        if (!keys->there || !removed_over(store, keys->value) || budget->frees < TRIM_FREES)
             break;
         budget->frees -= TRIM_FREES;
         store->removed.count -= records_in(keys->value.size);
@@ -75,37 +74,31 @@ trp_status removed_put(struct store *store, size_t bytes, struct budget *budget)
     struct cursor keys;
     struct removed_record newest;
     const uint8_t *records = store->group.removed.data;
-    uint64_t most = records_max_now(store);
     uint64_t trims = 2 * (records_in(bytes) / RECORDS_MAX + 1);
+    store->removed.most = records_max_now(store);
     memcpy(&newest, records + bytes - sizeof newest, sizeof newest);
     store->removed.newest_ns = newest.at_ns;
     store->removed.count += records_in(bytes);
     TRP_TRY(cursor_open(store, TREE_REMOVED, &keys));
     TRP_TRY(cursor_append_records(&keys, &store->removed.next, (trp_bytes){records, bytes},
                                   RECORDS_MAX * sizeof newest));
-    return removed_trim(&keys, trims > TRIMS_MIN ? trims : TRIMS_MIN, most, budget);
+    return removed_trim(&keys, trims > TRIMS_MIN ? trims : TRIMS_MIN, budget);
 }
 
-struct trim {
-    uint64_t most;
-    struct budget *budget;
-};
-
-static trp_status removed_step(struct store *store, void *arg)
+static trp_status removed_step(struct store *store, void *budget)
 {
-    const struct trim *trim = arg;
     struct cursor keys;
     TRP_TRY(cursor_open(store, TREE_REMOVED, &keys));
-    return removed_trim(&keys, UINT64_MAX, trim->most, trim->budget);
+    return removed_trim(&keys, UINT64_MAX, budget);
 }
 
 bool removed_work(struct store *store, bool give_up)
 {
     struct budget budget = pages_budget(&store->pages, store->pages.account.compaction);
-    uint64_t before = store->removed.count, most = give_up ? before / 2 : records_max(store);
-    struct trim trim = {most, &budget};
-    return before > most && budget.pages > 0 &&
-           store_transact(store, removed_step, &trim) == TRP_OK && store->removed.count < before;
+    uint64_t before = store->removed.count;
+    store->removed.most = give_up ? before / 2 : records_max(store);
+    return before > store->removed.most && budget.pages > 0 &&
+           store_transact(store, removed_step, &budget) == TRP_OK && store->removed.count < before;
 }
 
 /* Records that nobody wrote are passed over: a key that is not known is inserted. */

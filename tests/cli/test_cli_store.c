@@ -58,7 +58,7 @@ static void no_checkpoint_is_nothing_found(void **state)
     assert_troupe(desk, 3, "replay serve --dir=other --restore=latest");
     assert_one_error(desk, "other/checkpoints");
     assert_troupe(desk, 1, "replay serve --dir=no/where");
-    assert_one_error(desk, "no/where: cannot make: No such file");
+    assert_one_error(desk, "no/where: there is no directory no: make it first\n");
     assert_troupe(desk, 1, "replay ls .");
     assert_one_error(desk, ". is no replay store\n");
 }

@@ -306,6 +306,7 @@ static void a_wrong_text_is_told_where_it_is_wrong(void **state)
         {"{\"a: int32}", "a name with both its quotes"},
         {"(a: int32)", "a type such as float32"},
         {"NT(a)", "':' belongs at ')'"},
+        {"{a: int32} 23456789012345678901234\xf0\x9f\x8e\xad", "at '23456789012345678901234'"},
         {deep, "deeper"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

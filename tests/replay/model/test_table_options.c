@@ -259,6 +259,13 @@ static void a_name_is_bounded_and_utf8(void **state)
     name[255] = 'n';
     assert_int_equal(trp_table_options_check(&(trp_table_options){.name = name}),
                      TRP_INVALID_ARGUMENT);
+    for (size_t at = 0; at < 4; at++) { /* is told whole characters of */
+        memset(name, 'n', sizeof name - 1);
+        memcpy(name + 28 + at, "\xf0\x9f\x8e\xad", 4);
+        assert_int_equal(trp_table_options_check(&(trp_table_options){.name = name}),
+                         TRP_INVALID_ARGUMENT);
+        assert_null(strstr(trp_last_error(), "\\x")); /* how half a one is shown */
+    }
 }
 
 static void a_name_of_any_letters_has_a_line(void **state)

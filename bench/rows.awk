@@ -1,8 +1,8 @@
 # Shows the rows of a benchmark, as a table or (-v output=json) as JSON. They come as tab-separated case,
-# measured ("-": nothing says it), unit, ceiling, its name[, peer, its name]. A rate is better when higher; a time, and what
-# something takes in steps or bytes, when lower.
+# measured ("-": nothing says it), unit, ceiling, its name[, peer, its name]. A rate is better when higher; a time, what
+# something takes in steps or bytes, and a regret, when lower.
 function number(x) { return x == "-" ? x : x >= 100 ? sprintf("%.0f", x) : sprintf("%.3g", x) }
-function ratio(ours, theirs, unit) { return unit ~ /^((ns|us|ms|s)(\/|$)|(steps|MB)$)/ ? theirs / ours : ours / theirs }
+function ratio(ours, theirs, unit) { return unit ~ /^((ns|us|ms|s)(\/|$)|(steps|MB|regret)$)/ ? theirs / ours : ours / theirs }
 BEGIN {
     FS = "\t"
     if (output == "json") printf "["

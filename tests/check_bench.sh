@@ -61,7 +61,8 @@ grep -q $'^ppo_cartpole: seeds that reach CartPole-v1 to 475\t2\tseeds\t5\t' "$d
     grep -q $'^ppo_cartpole: steps to it, median\t4500\tsteps\t' "$dir/rows" ||
     { echo 'the agents are not counted'; cat "$dir/rows" "$dir/said"; exit 1; }
 
-# Cases that are compared take turns, and the one that the other is beside is its ceiling.
+# Cases that are compared take turns, and the one that the other is beside is its ceiling. IMPALA's steps
+# are those that its learner learned from, 256 at a time, whatever actors say; of 15 seeds.
 cat >"$dir/impala_cartpole" <<'EOF'
 #!/usr/bin/env bash
 for word; do
@@ -71,14 +72,14 @@ for word; do
     esac
 done
 mkdir "$run"
-printf 'version,learner_steps,actor_steps,episodes,mean\n1,1,%d,200,500\n' $((1000 * seed * word)) >"$run/evaluator.csv"
+printf 'version,learner_steps,actor_steps,episodes,mean\n1,%d,7,200,500\n' $((seed * word)) >"$run/evaluator.csv"
 touch "$run/params.safetensors"
 EOF
 chmod +x "$dir/impala_cartpole"
 bench/agents.py --bin "$dir" impala_cartpole_2 impala_cartpole_1 >"$dir/rows" 2>"$dir/said"
 turns=$(sed -n 's/^bench: impala_cartpole_\([12]\) seed \([12]\):.*/\1 of \2/p' "$dir/said" | paste -sd ,)
 [ "$turns" = '2 of 1,1 of 1,2 of 2,1 of 2' ] &&
-    grep -q $'^impala_cartpole_2: steps to it, median\t6000\tsteps\t3000\timpala_cartpole_1\t' "$dir/rows" ||
+    grep -q $'^impala_cartpole_2: steps to it, median\t4096\tsteps\t2048\timpala_cartpole_1\t' "$dir/rows" ||
     { echo "no turns: $turns"; cat "$dir/rows" "$dir/said"; exit 1; }
 
 # Learners that send each other bytes say how many when they leave, of each generation; servers count them; and some send none.
@@ -154,3 +155,15 @@ for row in 'offline: mean return of the stored episodes\t-500.5' 'offline_cql: s
     'offline_cql: standard error of that\t70.7107' "offline_cql: d3rlpy's mean return after as many steps, one seed\t-160.5"; do
     grep -qF "$(printf "$row")" "$dir/rows" || { echo "no row '$row'"; cat "$dir/rows" "$dir/said"; exit 1; }
 done
+
+# Stands in for the example: a regret is better when it is small.
+cat >"$dir/bsuite" <<'EOF'
+#!/usr/bin/env bash
+echo "$2  10000 episodes, total_regret 3414, score 0.0000"
+echo "$2: score 0.5000"
+EOF
+chmod +x "$dir/bsuite"
+bench/bsuite.py --bin "$dir" 'dqn umbrella_length/11' 'dqn catch/0' >"$dir/rows"
+grep -q $'^bsuite, dqn catch/0\t0.0000\tscore\t0.9\t' "$dir/rows" &&
+    awk -f bench/rows.awk "$dir/rows" | grep -Eq 'umbrella_length/11 +3414 regret +6828 +200%' ||
+    { cat "$dir/rows"; echo 'a score is not compared with what it has to be'; exit 1; }

@@ -1,4 +1,6 @@
-/* Toy texts have the transitions of Gymnasium's tables, with their probabilities. */
+/* Toy texts have the transitions of Gymnasium's tables, with their probabilities, and
+ * are solved to the optimum that these have. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -257,6 +259,149 @@ static void step_limits_are_truncations(void **state)
     assert_int_equal(spec->max_episode_steps, 200);
 }
 
+/* ---- solved ---------------------------------------------------------------------------------- */
+
+enum { STATES_MAX = 500, ACTIONS_MAX = 6, OUTCOMES_MAX = 3, STEPS_MAX = 200 };
+
+/* What somebody who may only play a task finds out about it, and does best then. */
+struct plan {
+    struct outcome {
+        int32_t next;
+        bool ends;
+        float reward;
+        double share;
+    } outcomes[STATES_MAX][ACTIONS_MAX][OUTCOMES_MAX];
+    int32_t best[STEPS_MAX + 1][STATES_MAX]; /* with so many steps to go */
+    double values[2][STATES_MAX];
+    size_t states, actions, steps;
+};
+
+static void plan_count(struct outcome outcomes[OUTCOMES_MAX], const struct copy *copy, double share)
+{
+    int32_t next = copy->terminated ? copy->last : copy->observation;
+    size_t i = 0;
+    while (i < OUTCOMES_MAX && outcomes[i].share > 0 && outcomes[i].next != next)
+        i++;
+    assert_in_range(i, 0, OUTCOMES_MAX - 1);
+    share += outcomes[i].share;
+    outcomes[i] = (struct outcome){next, copy->terminated, copy->reward, share};
+}
+
+/* Tries every action in every state so often. */
+static void plan_try(struct plan *plan, struct copy *copy, size_t tries)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, 7, 0);
+    for (size_t s = 0; s < plan->states; s++)
+        for (size_t a = 0; a < plan->actions; a++)
+            for (size_t i = 0; i < tries; i++) {
+                trp_rng_u64(&rng);
+                if (copy_set(copy, (int32_t)s, 0, &rng) != TRP_OK)
+                    break;
+                assert_int_equal(copy_step(copy, (int32_t)a), TRP_OK);
+                plan_count(plan->outcomes[s][a], copy, 1.0 / (double)tries);
+            }
+}
+
+static double plan_value(const struct outcome outcomes[OUTCOMES_MAX], const double *values)
+{
+    double value = 0;
+    for (size_t i = 0; i < OUTCOMES_MAX; i++) {
+        const struct outcome *o = &outcomes[i];
+        value += o->share * ((double)o->reward + (o->ends ? 0 : values[o->next]));
+    }
+    return value;
+}
+
+/* Value iteration, from the last step backwards. */
+static void plan_ahead(struct plan *plan)
+{
+    for (size_t left = 1; left <= plan->steps; left++) {
+        const double *after = plan->values[(left - 1) % 2];
+        for (size_t s = 0; s < plan->states; s++) {
+            double *value = &plan->values[left % 2][s];
+            for (size_t a = 0; a < plan->actions; a++) {
+                double found = plan_value(plan->outcomes[s][a], after);
+                if (a > 0 && found <= *value)
+                    continue;
+                *value = found;
+                plan->best[left][s] = (int32_t)a;
+            }
+        }
+    }
+}
+
+/* The return of an episode from here. */
+static double plan_play(const struct plan *plan, struct copy *copy, int32_t start)
+{
+    double sum = 0;
+    size_t steps = 0;
+    assert_int_equal(copy_set(copy, start, 0, NULL), TRP_OK);
+    do {
+        assert_in_range(steps, 0, plan->steps - 1);
+        assert_int_equal(copy_step(copy, plan->best[plan->steps - steps++][copy->observation]),
+                         TRP_OK);
+        sum += (double)copy->reward;
+    } while (!copy->terminated && !copy->truncated);
+    return sum;
+}
+
+static struct plan *plan_create(struct copy *copy, const char *name, size_t states, size_t tries)
+{
+    struct plan *plan = test_calloc(1, sizeof *plan);
+    copy_create(copy, name);
+    const trp_env_spec *spec = trp_env_get_spec(copy->env);
+    plan->states = states;
+    plan->actions = spec->action_count;
+    plan->steps = (size_t)spec->max_episode_steps;
+    assert_in_range(plan->steps, 1, STEPS_MAX);
+    plan_try(plan, copy, tries);
+    plan_ahead(plan);
+    return plan;
+}
+
+/* `optimum`: what value iteration over Gymnasium's own table of the task says that its start is
+ * worth within the task's steps. Four standard deviations of what is either 0 or 1 are allowed. */
+static void assert_lake_solved(const char *name, size_t states, size_t tries, double optimum)
+{
+    enum { EPISODES = 20000 };
+    struct copy copy;
+    struct plan *plan = plan_create(&copy, name, states, tries);
+    double sum = 0;
+    for (size_t i = 0; i < EPISODES; i++)
+        sum += plan_play(plan, &copy, 0);
+    double allowed = 4 * sqrt(optimum * (1 - optimum) / EPISODES);
+    assert_true(fabs(sum / EPISODES - optimum) <= allowed);
+    trp_env_destroy(copy.env);
+    test_free(plan);
+}
+
+static void frozen_lakes_are_solved_to_their_optimum(void **state)
+{
+    (void)state;
+    assert_lake_solved("FrozenLake-v1?is_slippery=false", 16, 1, 1);
+    assert_lake_solved("FrozenLake-v1", 16, 3000, 0.7441902878292689);
+    assert_lake_solved("FrozenLake8x8-v1", 64, 3000, 0.9132201502016288);
+}
+
+/* From each of the 300 states that an episode starts in, which are equally likely: 7.93 on average
+ * by Gymnasium's table. */
+static void a_taxi_is_solved_to_its_optimum(void **state)
+{
+    struct copy copy;
+    struct plan *plan = plan_create(&copy, "Taxi-v4", STATES_MAX, 1);
+    double sum = 0;
+    (void)state;
+    for (int32_t s = 0; s < STATES_MAX; s++) {
+        int32_t passenger = s / 4 % 5, destination = s % 4;
+        if (passenger < 4 && passenger != destination)
+            sum += plan_play(plan, &copy, s);
+    }
+    assert_true(sum == 2379); /* 300 * 7.93 */
+    trp_env_destroy(copy.env);
+    test_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +413,8 @@ int main(void)
         cmocka_unit_test(fickle_passengers_are_as_frequent_as_was_asked),
         cmocka_unit_test(a_taxi_starts_anywhere_with_another_destination),
         cmocka_unit_test(step_limits_are_truncations),
+        cmocka_unit_test(frozen_lakes_are_solved_to_their_optimum),
+        cmocka_unit_test(a_taxi_is_solved_to_its_optimum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,11 +45,13 @@ static trp_status fetch_more(struct item_fetch *fetch)
 {
     ProtobufCMessage *reply = NULL;
     fetch->request.rest = fetch->part.size ? &fetch->rest : NULL;
-    TRP_TRY(target_call(fetch->target, "Fetch", &fetch->request.base, &reply));
+    trp_status status = target_call(fetch->target, "Fetch", &fetch->request.base, &reply);
     Troupe__ReplayFetchResponse *page = (Troupe__ReplayFetchResponse *)reply;
-    if (page->gone)
+    if (status != TRP_OK || page->gone)
         buffer_cleanup(&fetch->part);
-    trp_status status =
+    if (status != TRP_OK)
+        return status;
+    status =
         take_samples(fetch, (trp_bytes){page->samples.data, page->samples.len}, page->rest == NULL);
     status = target_malformed(fetch->target, status);
     if (status == TRP_OK && !goes_on(fetch, page))

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/printable.h"
+#include "core/status.h"
 #include "core/words.h"
 #include "fetch.h"
 #include "interrupt.h"
@@ -13,7 +14,20 @@ struct dump {
     Troupe__ReplayFilter *filter; /* NULL: all items */
     struct sink sink;
     struct progress_line progress;
+    uint64_t damaged; /* items of a damaged chunk, and */
+    char *told;       /* what was said of the last one */
 };
+
+/* Who was told of a damaged item can ask for those behind it: it is out of its table. But for the
+ * same again, of a server that is not done with its start, or of an answer that nobody can read. */
+static bool damage_passed(struct dump *dump)
+{
+    bool again = dump->told && strcmp(dump->told, trp_last_error()) == 0;
+    free(dump->told);
+    dump->told = error_keep();
+    dump->damaged += !again;
+    return !again;
+}
 
 /* What no array can hold stops nobody from having the others. */
 static trp_status dump_next(struct dump *dump, struct item_fetch *fetch, trp_item_data *item,
@@ -21,6 +35,8 @@ static trp_status dump_next(struct dump *dump, struct item_fetch *fetch, trp_ite
 {
     for (;;) {
         trp_status status = fetch_next(fetch, item, more);
+        if (status == TRP_DATA_LOSS && damage_passed(dump))
+            continue;
         if (status != TRP_UNIMPLEMENTED || !*more)
             return status;
         sink_leave_out(&dump->sink);
@@ -65,24 +81,29 @@ static trp_status dump_tables(struct dump *dump, const Troupe__ReplayTablesRespo
     return status;
 }
 
-/* Items that nobody has seen: their records were damaged when the store was opened. A server that
- * has just started knows of all of them now that the items were asked for. */
-static trp_status damaged_told(struct work *work)
+/* With items that nobody has seen, whose records were damaged when the store was opened. A server
+ * that has just started knows of all of them now that the items were asked for. */
+static trp_status damaged_told(struct work *work, const struct dump *dump)
 {
     Troupe__ReplayTablesResponse *tables;
     TRP_TRY(target_tables(&work->target, NULL, &tables));
-    uint64_t count = tables->store->damaged_items;
-    char *target = shell_word(work->target.text);
-    if (count > 0)
-        print_text(stderr,
-                   "%llu damaged item%s left out, of whatever table: `troupe replay verify %s` "
-                   "names %s\n",
-                   (unsigned long long)count, count == 1 ? " was" : "s were", target,
-                   count == 1 ? "it" : "them");
-    if (count > 0)
-        work->exit_status = EXIT_DAMAGED;
-    free(target);
+    uint64_t count = dump->damaged + tables->store->damaged_items;
     troupe__replay_tables_response__free_unpacked(tables, NULL);
+    if (count == 0)
+        return TRP_OK;
+    work->exit_status = EXIT_DAMAGED;
+    if (dump->told) {
+        print_text(stderr, "%llu damaged item%s left out, such as %s\n", (unsigned long long)count,
+                   count == 1 ? " was" : "s were", dump->told);
+        return TRP_OK;
+    }
+    char *target = shell_word(work->target.text);
+    print_text(stderr,
+               "%llu damaged item%s left out, of whatever table: `troupe replay verify %s` names "
+               "%s\n",
+               (unsigned long long)count, count == 1 ? " was" : "s were", target,
+               count == 1 ? "it" : "them");
+    free(target);
     return TRP_OK;
 }
 
@@ -104,8 +125,9 @@ static trp_status dump_work(struct work *work)
     if (dump.sink.left_out > 0)
         work->exit_status = EXIT_FAILED;
     if (status == TRP_OK)
-        status = damaged_told(work);
+        status = damaged_told(work, &dump);
     sink_close(&dump.sink);
+    free(dump.told);
     filter_cleanup(&filter);
     troupe__replay_tables_response__free_unpacked(tables, NULL);
     return status;

@@ -5,7 +5,7 @@
  * count as a key that was removed: a writer may send the item again. An item whose record is
  * damaged never gets into its table, and whoever asks for its key is told so. Guarantee: what is
  * damaged is handed to nobody, and each item has its line in the log once. Nothing goes from a
- * store that is only looked at. */
+ * file that is only looked at: whoever does goes on as if it had. */
 #include <stdlib.h>
 
 #include <troupe/log.h>
@@ -72,6 +72,8 @@ static void item_give_up(struct engine *engine, struct engine_table *table,
         damage_log(engine, table, damaged->key, "a chunk is damaged");
     if (!there)
         return;
+    if (engine->read_only) /* it is in the file still */
+        damaged_remember(engine, (struct damaged){damaged->table_id, damaged->key, 0});
     table_remove(table->table, item);
     engine_item_drop(engine, item);
     engine_table_mark_dirty(engine, table);
@@ -85,9 +87,9 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
         return status;
     struct damaged damaged = {table->facts->id, key, chunk_seq};
     char *why = error_keep();
-    if (engine->ready && !engine->read_only)
+    if (engine->ready)
         item_give_up(engine, table, &damaged);
-    else if (!engine->read_only)
+    else
         damaged_remember(engine, damaged);
     trp_fail(status, "table %s, key %llu: %s%s", table->name, (unsigned long long)key, why,
              engine->read_only ? "" : "; the item is removed");

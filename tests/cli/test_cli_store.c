@@ -313,7 +313,8 @@ static void damage_is_found_and_told_by_the_status(void **state)
     assert_true(json_at(json, "damaged") == 1);
     cJSON_Delete(json);
     assert_troupe(desk, 4, "replay dump store t x.jsonl");
-    assert_file_contains(&desk->at, "err", "table t, key ");
+    assert_file_contains(&desk->at, "out", "4 items in x.jsonl");
+    assert_file_contains(&desk->at, "err", "1 damaged item was left out, such as table t, key ");
     expect_one_damaged(desk, "store");
     desk_serve(desk, "--verify");
     assert_troupe(desk, 0, "replay info %s t", desk->address);
@@ -385,7 +386,7 @@ static void a_dump_that_lacks_what_was_damaged_says_so(void **state)
 
 static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **state)
 {
-    static const char *const reads[] = {"peek %s t 1", "dump %s t x.jsonl", "sample %s t -n 999"};
+    static const char *const reads[] = {"peek %s t 1", "sample %s t -n 999", "dump %s t x.jsonl"};
     struct desk *desk = *state;
     desk_serve(desk, "--table=name=t");
     desk_write_items(desk, "items.jsonl");
@@ -399,8 +400,10 @@ static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **stat
         assert_file_contains(&desk->at, "err", "table t, key ");
         free(line);
     }
+    assert_file_contains(&desk->at, "out", "0 items in x.jsonl");
+    assert_file_contains(&desk->at, "err", "3 damaged items were left out, such as table t, key ");
     assert_troupe(desk, 0, "replay info %s t", desk->address);
-    assert_file_contains(&desk->at, "out", "size      2 of");
+    assert_file_contains(&desk->at, "out", "size      0 of");
     desk_stop(desk);
 }
 

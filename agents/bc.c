@@ -81,7 +81,7 @@ static trp_status bc_step(trp_updater *base, const trp_update *update)
     trp_net_rows rows = control_learner_say(&updater->learner, update, CONTROL_PARAMS,
                                             batch->states, updater->said);
     TRP_TRY(cloning_learn(&updater->learner, update, &rows, updater->said, NULL, updater->log_probs,
-                          updater->numbers));
+                          NULL, updater->numbers));
     trp_queue_copy(update->queue, &updater->turns[update->step % 2], updater->numbers,
                    sizeof *updater->numbers);
     return base->impl->collect ? TRP_OK : bc_collect(base, update);

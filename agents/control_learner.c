@@ -53,6 +53,7 @@ trp_status control_learner_create(struct control_learner *learner, const trp_upd
     learner->batch.discount = options->agent.transitions.discount;
     learner->batch.importance_exponent = options->importance_exponent;
     learner->batch.priority_epsilon = options->priority_epsilon;
+    learner->kind = options->agent.control.kind;
     learner->spec = control_spec(&options->agent.control, env);
     uint32_t rows = place->batch_size ? place->batch_size : options->batch_size;
     learner->base.source_count = 1;

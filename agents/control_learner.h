@@ -21,7 +21,8 @@ enum {
 struct control_learner {
     trp_updater base;
     trp_updater_impl impl;
-    trp_net_spec spec; /* of the policy */
+    enum control_kind kind; /* of the policy, as what follows */
+    trp_net_spec spec;
     trp_net *policy;
     bool target_policy;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */

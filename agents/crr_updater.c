@@ -108,7 +108,7 @@ static trp_status clone_weighted(struct crr_updater *updater, const trp_update *
         sample_actions(updater, update, CONTROL_PARAMS, batch->states, updater->options.samples);
     weigh_what_was_done(updater, update);
     return cloning_learn(learner, update, &rows, updater->said, updater->weights,
-                         updater->log_probs, &updater->numbers->policy);
+                         updater->log_probs, NULL, &updater->numbers->policy);
 }
 
 static trp_status crr_collect(trp_updater *base, const trp_update *update)

@@ -106,7 +106,7 @@ static trp_status clone_better_actions(struct iql_updater *updater, const trp_up
     trp_net_rows rows =
         control_learner_say(learner, update, CONTROL_PARAMS, batch->states, updater->said);
     return cloning_learn(learner, update, &rows, updater->said, updater->weights,
-                         updater->log_probs, &updater->numbers->policy);
+                         updater->log_probs, NULL, &updater->numbers->policy);
 }
 
 static trp_status learn_critics_of_values(struct iql_updater *updater, const trp_update *update)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cloning.h"
 #include "conservative.h"
 #include "control_learner.h"
 #include "core/alloc.h"
@@ -20,16 +21,23 @@ enum { LOG_TEMPERATURE = CONTROL_TARGET_PARAMS };
 /* Draws of a step; those of conservative_add() come behind them. */
 enum { DRAW_NEXT, DRAW_NOW, DRAWS };
 
+/* What a step leaves on the host. */
+struct sac_turn {
+    struct sac_numbers numbers;
+    struct cloning_numbers cloned; /* where it did */
+};
+
 struct sac_updater {
     struct control_learner learner;
     trp_sac_options options;
     float target_entropy;
     struct conservative conservative;
-    struct sac_numbers turns[2]; /* of the last step and the one before, on the host */
+    struct sac_turn turns[2]; /* of the last step and the one before */
     /* Of the learner's room: */
     struct squashed drawn;
     float *targets; /* [rows] */
     struct sac_numbers *numbers;
+    struct cloning_numbers *cloned;
 };
 
 /* ---- the policy's loss ----------------------------------------------------------------------- */
@@ -83,11 +91,18 @@ static void soft_targets(struct sac_updater *updater, const trp_update *update)
                                          .targets = updater->targets});
 }
 
+static bool clones(const struct sac_updater *updater, const trp_update *update)
+{
+    const trp_sac_options *options = &updater->options;
+    return options->conservative > 0 && update->step <= (uint64_t)options->bc_steps;
+}
+
 static trp_status learn_soft_policy(struct sac_updater *updater, const trp_update *update)
 {
     struct control_learner *learner = &updater->learner;
     const struct squashed *drawn = &updater->drawn;
     const float *states = learner->batch.states;
+    float *const out[] = {drawn->mean, drawn->log_std};
     const float *const grads[] = {drawn->mean, drawn->log_std};
     trp_net_rows said = draw_now(updater, update, states, DRAW_NOW);
     struct critics_pass pass =
@@ -101,8 +116,15 @@ static trp_status learn_soft_policy(struct sac_updater *updater, const trp_updat
                    .dlog_temperature = update->grads[LOG_TEMPERATURE],
                    .target_entropy = updater->target_entropy,
                    .numbers = updater->numbers});
-    squashed_backward_on(update->queue, drawn, critics_backward_actions(&learner->critics, &pass));
-    TRP_TRY(control_learner_follow(learner, update, &said, grads, &updater->numbers->policy.loss));
+    if (clones(updater, update)) {
+        TRP_TRY(cloning_learn(learner, update, &said, out, NULL, drawn->log_probs, drawn->actions,
+                              updater->cloned));
+    } else {
+        squashed_backward_on(update->queue, drawn,
+                             critics_backward_actions(&learner->critics, &pass));
+        TRP_TRY(
+            control_learner_follow(learner, update, &said, grads, &updater->numbers->policy.loss));
+    }
     return learner->base.vectors[LOG_TEMPERATURE].learned
                ? trp_update_apply(update, LOG_TEMPERATURE)
                : TRP_OK;
@@ -121,10 +143,13 @@ static void be_conservative(struct sac_updater *updater, const trp_update *updat
 static trp_status sac_collect(trp_updater *base, const trp_update *update)
 {
     const struct sac_updater *updater = (const struct sac_updater *)base;
-    const struct sac_numbers *numbers = &updater->turns[update->step % 2];
+    const struct sac_turn *turn = &updater->turns[update->step % 2];
+    const struct sac_numbers *numbers = &turn->numbers;
+    bool cloned = clones(updater, update);
     trp_update_report(update, "critic_loss", (double)numbers->critics.loss);
     trp_update_report(update, "mean_q", (double)numbers->critics.mean_q);
-    trp_update_report(update, "policy_loss", (double)numbers->policy.loss);
+    trp_update_report(update, "policy_loss",
+                      (double)(cloned ? turn->cloned.loss : numbers->policy.loss));
     trp_update_report(update, "entropy", (double)numbers->entropy);
     trp_update_report(update, "temperature", (double)numbers->temperature);
     if (updater->options.conservative > 0)
@@ -146,8 +171,10 @@ static trp_status sac_step(trp_updater *base, const trp_update *update)
     TRP_TRY(learn_soft_policy(updater, update));
     control_learner_target(&updater->learner, &target, update);
     control_batch_leave(&updater->learner.batch, update);
-    trp_queue_copy(update->queue, &updater->turns[update->step % 2], updater->numbers,
-                   sizeof *updater->numbers);
+    struct sac_turn *turn = &updater->turns[update->step % 2];
+    trp_queue_copy(update->queue, &turn->numbers, updater->numbers, sizeof turn->numbers);
+    if (clones(updater, update))
+        trp_queue_copy(update->queue, &turn->cloned, updater->cloned, sizeof turn->cloned);
     return base->impl->collect ? TRP_OK : sac_collect(base, update);
 }
 
@@ -187,7 +214,8 @@ static trp_status take_room_of_draws(struct sac_updater *updater, uint32_t rows)
                   {&drawn->actions, numbers},
                   {&drawn->log_probs, floats},
                   {&updater->targets, floats},
-                  {&updater->numbers, sizeof *updater->numbers}};
+                  {&updater->numbers, sizeof *updater->numbers},
+                  {&updater->cloned, sizeof *updater->cloned}};
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         TRP_TRY(room_add(&updater->learner.room, pieces[i].bytes, pieces[i].memory));
     return TRP_OK;

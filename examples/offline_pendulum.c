@@ -36,13 +36,15 @@ static trp_agent agent_of(const char *name)
                                           .learning_rate = 1e-3F,
                                           .critic_learning_rate = 1e-3F});
     if (strcmp(name, "cql") == 0)
-        return trp_sac(&(trp_sac_options){.hidden = {64, 64},
-                                          .learning_rate = 1e-3F,
-                                          .critic_learning_rate = 1e-3F,
-                                          .temperature_learning_rate = 1e-3F,
-                                          .batch_size = 64,
-                                          .conservative = 1,
-                                          .conservative_samples = 4});
+        return trp_sac(
+            &(trp_sac_options){.hidden = {64, 64},
+                               .learning_rate = 1e-3F,
+                               .critic_learning_rate = 1e-3F,
+                               .temperature_learning_rate = 1e-3F,
+                               .batch_size = 64,
+                               .conservative = 1,
+                               .bc_steps = -1, /* most of what SAC did at first is at random */
+                               .conservative_samples = 4});
     if (strcmp(name, "td3_bc") != 0)
         return (trp_agent){0};
     return trp_td3(&(trp_td3_options){.hidden = {64, 64},

@@ -16,11 +16,13 @@ struct cloning_numbers {
 };
 
 struct cloning_loss_arguments {
+    enum control_kind kind; /* a Gaussian's, squashed or not */
     uint32_t rows, size;
-    float *mean, *log_std; /* [rows][size]: what a CONTROL_GAUSSIAN says; gradients afterwards */
-    const float *actions;  /* [rows][size]: what was done, in [-1, 1] */
-    const float *weights;  /* [rows]; NULL: 1 */
-    float *log_probs;      /* [rows]: room */
+    float *mean, *log_std;           /* [rows][size]: what it says; gradients afterwards */
+    const float *actions;            /* [rows][size]: what was done, in [-1, 1] */
+    float *within;                   /* [rows][size]: room of a squashed one, else not read */
+    const float *weights;            /* [rows]; NULL: 1 */
+    float *log_probs;                /* [rows]: room */
     struct cloning_numbers *numbers; /* written */
 };
 
@@ -44,14 +46,27 @@ KERNEL_BODY size_t cloning_loss_items(const struct cloning_loss_arguments *a, ui
     return a->rows;
 }
 
+/* What was done, as a Gaussian of that kind could have: a squashed one never reaches a bound, so
+ * that what lies there would be all that counts. As in Acme's TanhTransformedDistribution it is at
+ * most 0.999. */
+KERNEL_BODY const float *cloned_actions(const struct cloning_loss_arguments *a, size_t row)
+{
+    if (a->kind != CONTROL_SQUASHED)
+        return a->actions;
+    for (size_t i = row * a->size; i < (row + 1) * a->size; i++)
+        a->within[i] = kept_within(a->actions[i], -0.999F, 0.999F);
+    return a->within;
+}
+
 KERNEL_BODY void cloning_loss_item(const struct cloning_loss_arguments *a, uint32_t round,
                                    size_t row, const struct loss_sums *before,
                                    struct loss_sums *sums)
 {
-    trp_gaussian says = control_gaussian(CONTROL_GAUSSIAN, a->rows, a->size, a->mean, a->log_std);
-    trp_gaussian_grads grads = given_actions(a->actions, a->log_probs, a->mean, a->log_std);
+    trp_gaussian says = control_gaussian(a->kind, a->rows, a->size, a->mean, a->log_std);
+    const float *actions = cloned_actions(a, row);
+    trp_gaussian_grads grads = given_actions(actions, a->log_probs, a->mean, a->log_std);
     (void)round, (void)before;
-    a->log_probs[row] = gaussian_log_prob_at(&says, a->actions, row);
+    a->log_probs[row] = gaussian_log_prob_at(&says, actions, row);
     sums->value += (double)a->log_probs[row];
     cloning_at(a->rows, a->weights, a->log_probs, a->log_probs, row, sums);
     gaussian_back_at(&says, &grads, row);

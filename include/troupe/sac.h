@@ -43,8 +43,11 @@ typedef struct {
     float target_entropy;            /* in nats; 0: minus the numbers of an action */
 
     float conservative; /* alpha of CQL, 5 in the paper; 0: SAC. Acme's CQL also has a learning_rate
-                           of 3e-5, and clones for its first 50 000 steps, which this does not */
+                           of 3e-5 */
     uint32_t conservative_samples; /* actions of each of three kinds, at a state; Acme's 10 */
+    int64_t bc_steps; /* of CQL: in its first steps the policy learns what was done, the
+                         log-probability of it, while critics and temperature learn as ever;
+                         Acme's 50 000 (num_bc_iters of agents/jax/cql/config.py); negative: 0 */
 
     int64_t random_steps; /* any action, each as likely, while all actors together take so many;
                              negative: 0 */

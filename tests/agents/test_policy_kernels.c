@@ -154,22 +154,28 @@ static void draws_follow_from_the_seed_and_their_place(void **state)
 /* ---- from a data set ----------------------------------------------------------------------------
  */
 
-static void check_cloning(uint32_t rows)
+static void check_cloning(uint32_t rows, enum control_kind kind)
 {
     size_t numbers = (size_t)rows * SIZE;
-    struct cloning_loss_arguments a = {.rows = rows,
-                                       .size = SIZE,
-                                       .mean = make_floats(numbers, 1),
-                                       .log_std = make_floats(numbers, 0.5),
-                                       .actions = make_floats(numbers, 1),
-                                       .weights = make_between(rows, 0.2, 1),
-                                       .log_probs = make(rows * sizeof(float)),
-                                       .numbers = make(sizeof(struct cloning_numbers))};
+    struct cloning_loss_arguments a = {
+        .kind = kind,
+        .rows = rows,
+        .size = SIZE,
+        .mean = make_floats(numbers, 1),
+        .log_std = make_floats(numbers, 0.5),
+        .actions = make_floats(numbers, 1),
+        .within = kind == CONTROL_SQUASHED ? make(numbers * sizeof(float)) : NULL,
+        .weights = make_between(rows, 0.2, 1),
+        .log_probs = make(rows * sizeof(float)),
+        .numbers = make(sizeof(struct cloning_numbers))};
     const double *mean = make_wide(a.mean, numbers), *log_std = make_wide(a.log_std, numbers);
-    const double *actions = make_wide(a.actions, numbers);
+    double *actions = make_wide(a.actions, numbers), most = (double)0.999F;
+    for (size_t i = 0; i < numbers && kind == CONTROL_SQUASHED; i++)
+        actions[i] = fmax(-most, fmin(most, actions[i]));
     double *dmean = make_doubles(numbers), *dlog_std = make_doubles(numbers), loss = 0, sum = 0;
     for (size_t i = 0; i < rows; i++) {
-        struct gaussian_f64 g = gaussian_row(mean + i * SIZE, log_std + i * SIZE, false);
+        struct gaussian_f64 g =
+            gaussian_row(mean + i * SIZE, log_std + i * SIZE, kind == CONTROL_SQUASHED);
         double log_prob = gaussian_log_prob_f64(&g, actions + i * SIZE);
         double weight = (double)a.weights[i];
         struct gaussian_slopes_f64 by = {.actions = actions + i * SIZE,
@@ -279,7 +285,8 @@ static void imitation_is_that_of_float64(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KERNEL_SIZES; i++) {
-        check_cloning(kernel_sizes[i]);
+        check_cloning(kernel_sizes[i], CONTROL_GAUSSIAN);
+        check_cloning(kernel_sizes[i], CONTROL_SQUASHED);
         check_expectile(kernel_sizes[i]);
         for (int kind = 0; kind < 4; kind++)
             check_weights(kernel_sizes[i], kind % 2, kind / 2);

@@ -144,6 +144,26 @@ static double follow(const struct paper_net *policy, const struct paper_net crit
     return temperature * drawn->log_prob - fmin(q, q2);
 }
 
+/* The log-density of what was done, whose gradient, a mean's part, is taken off. */
+static double imitate(const struct paper_net *policy, const struct items *items, size_t row,
+                      struct paper_net *grads)
+{
+    struct paper_pass pass;
+    double log_prob = 0, dy[PAPER_OUTPUTS_MAX];
+    paper_say(policy, items_column(items, "observation"), row, &pass);
+    for (size_t i = 0; i < PAPER_ACTION; i++) {
+        double log_std = fmin(pass.y[PAPER_ACTION + i], most_log_std);
+        double most = (double)0.999F, action = fmax(-most, fmin(most, paper_action(items, row, i)));
+        double z = (atanh(action) - pass.y[i]) / exp(log_std);
+        log_prob -= z * z / 2 + log_std + log(2 * acos(-1)) / 2 + log1p(-action * action);
+        dy[i] = -z / exp(log_std) / PAPER_ROWS;
+        dy[PAPER_ACTION + i] =
+            pass.y[PAPER_ACTION + i] > most_log_std ? 0 : -(z * z - 1) / PAPER_ROWS;
+    }
+    paper_backward(policy, &pass, dy, grads, NULL);
+    return log_prob;
+}
+
 /* The policy follows the critics as they are after their own phase; the temperature follows the
  * entropy that it had (equation 18). */
 static void check_policy(struct study *study, const struct items *items, struct before *before,
@@ -247,6 +267,7 @@ static void check_step(bool prioritized, float fixed, float conservative)
     options.temperature = fixed;
     options.conservative = conservative;
     options.conservative_samples = CQL_SAMPLES;
+    options.bc_steps = conservative > 0 ? -1 : 0;
     struct study *study = begin(&options);
     struct items *items = items_create(&study->updater->sources[0], PAPER_ROWS);
     double targets[PAPER_ROWS];
@@ -278,6 +299,47 @@ static void a_conservative_step_is_that_of_cqls_paper(void **state)
 {
     (void)state;
     check_step(false, 0, 0.8F);
+}
+
+/* Two of four steps clone; the critics and the temperature learn in all of them. */
+static void the_first_steps_of_cql_clone_what_was_done(void **state)
+{
+    (void)state;
+    trp_sac_options options = options_of(false);
+    options.conservative = 0.8F;
+    options.conservative_samples = CQL_SAMPLES;
+    options.bc_steps = 2;
+    struct study *study = begin(&options);
+    struct items *items = items_create(&study->updater->sources[0], PAPER_ROWS);
+    paper_fill(items, 11);
+    for (int step = 1; step <= 4; step++) {
+        struct before before = before_step(study);
+        struct paper_net policy = policy_of(study, before.params), grads = policy_shape;
+        double loss = 0;
+        for (size_t row = 0; row < PAPER_ROWS; row++)
+            loss -= imitate(&policy, items, row, &grads) / PAPER_ROWS;
+        assert_int_equal(study_step(study, &items->batch), TRP_OK);
+        bool cloned = fabs(study_reported(study, "policy_loss") - loss) <= 2e-5 * (1 + fabs(loss));
+        assert_int_equal(cloned, step <= 2);
+        if (step == 1)
+            paper_assert_stepped(study, "params", "body", policy_heads, before.params, &grads,
+                                 rate);
+        assert_true(fabs(exp((double)log_temperature(study)) - before.temperature) > 1e-4);
+        forget(&before);
+    }
+    items_destroy(items);
+    study_destroy(study);
+}
+
+/* Without `conservative` it is SAC, which clones nothing. */
+static void sac_does_not_clone(void **state)
+{
+    (void)state;
+    trp_agent agent = trp_sac(NULL);
+    trp_sac_options resolved;
+    memcpy(&resolved, agent.options.bytes, sizeof resolved);
+    assert_int_equal(resolved.bc_steps, 50000); /* what CQL is in Acme */
+    check_step(false, 0, 0);
 }
 
 static void the_temperature_rises_below_the_wanted_entropy_and_falls_above_it(void **state)
@@ -517,6 +579,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_that_of_the_paper),
         cmocka_unit_test(a_conservative_step_is_that_of_cqls_paper),
+        cmocka_unit_test(the_first_steps_of_cql_clone_what_was_done),
+        cmocka_unit_test(sac_does_not_clone),
         cmocka_unit_test(the_temperature_rises_below_the_wanted_entropy_and_falls_above_it),
         cmocka_unit_test(the_entropy_that_is_wanted_follows_the_action),
         cmocka_unit_test(a_fresh_run_has_targets_that_are_copies_and_critics_that_differ),

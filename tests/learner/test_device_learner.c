@@ -265,7 +265,7 @@ static void sac_on_a_late_device_makes_the_bits_of_the_host(void **state)
     static const trp_sac_options rows[] = {
         {.hidden = {16}},
         {.hidden = {16, 8}, .temperature = 0.2F, .priority_exponent = 0.6F},
-        {.hidden = {16}, .conservative = 1, .conservative_samples = 2},
+        {.hidden = {16}, .conservative = 1, .conservative_samples = 2, .bc_steps = 5},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

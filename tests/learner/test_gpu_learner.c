@@ -43,7 +43,8 @@ AGENT(impala, impala(&(trp_impala_options){
 AGENT(a3c, a3c(&(trp_a3c_options){.hidden = {16}, .batch_size = 4}))
 AGENT(td3, td3(&(trp_td3_options){.hidden = {16}, .policy_delay = 2}))
 AGENT(sac, sac(&(trp_sac_options){.hidden = {16}}))
-AGENT(cql, sac(&(trp_sac_options){.hidden = {16}, .conservative = 1, .conservative_samples = 2}))
+AGENT(cql, sac(&(trp_sac_options){
+               .hidden = {16}, .conservative = 1, .conservative_samples = 2, .bc_steps = 5}))
 AGENT(d4pg, d4pg(&(trp_d4pg_options){.hidden = {16}, .critic_hidden = {16}, .target_period = 3}))
 AGENT(mpo, mpo(&(trp_mpo_options){.hidden = {16}, .critic_hidden = {16}, .samples = 4}))
 AGENT(bc, bc(&(trp_bc_options){.hidden = {16}}))

@@ -6,6 +6,7 @@
  *     ./offline_pendulum -- iql                 the same by another agent
  *     ./offline_pendulum -- cql RUN/replay      from a store that is there */
 #define _GNU_SOURCE /* nftw() */
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 enum { STORED = 12000 }; /* SAC's learner steps, and about as many of its actor's */
 static const char data_dir[] = "runs/offline_pendulum-data";
 static const char store_dir[] = "runs/offline_pendulum-data/replay";
+static const char store_file[] = "runs/offline_pendulum-data/replay/data.mdb";
 static const char half_dir[] = "runs/offline_pendulum-data.half"; /* until it is whole */
 static const char lock_file[] = "runs/offline_pendulum-data.lock";
 
@@ -84,25 +86,39 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
     return remove(path);
 }
 
+/* Before it takes its time: what has the name of the store, a link to nothing also, is somebody's.
+ */
+static trp_status check_name(void)
+{
+    struct stat info;
+    if (lstat(data_dir, &info) != 0)
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION, "%s is there, but %s is not: move it away", data_dir,
+                    store_file);
+}
+
 /* What was interrupted has SAC's first steps only, which are random: it is made again. */
 static trp_status store(void)
 {
+    TRP_TRY(check_name());
     if (access(half_dir, F_OK) == 0) {
         printf("offline_pendulum: storing was interrupted; all of %s is made again\n", half_dir);
         if (nftw(half_dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
-            return trp_fail(TRP_FAILED_PRECONDITION, "cannot remove %s", half_dir);
+            return trp_fail(TRP_FAILED_PRECONDITION, "cannot remove %s: %s", half_dir,
+                            strerror(errno));
     }
     printf("offline_pendulum: SAC stores what it does in %s\n", store_dir);
     fflush(stdout);
     TRP_TRY(run_sac());
     if (rename(half_dir, data_dir) != 0)
-        return trp_fail(TRP_FAILED_PRECONDITION, "cannot make %s of %s", data_dir, half_dir);
+        return trp_fail(TRP_FAILED_PRECONDITION, "cannot make %s of %s: %s", data_dir, half_dir,
+                        strerror(errno));
     return TRP_OK;
 }
 
 static bool is_whole(void)
 {
-    return access(data_dir, F_OK) == 0;
+    return access(store_file, F_OK) == 0;
 }
 
 /* One program stores; those that come later have it. */
@@ -112,9 +128,15 @@ static trp_status prepare(void)
         return TRP_OK;
     mkdir("runs", 0777);
     int lock = open(lock_file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) != 0)
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "cannot lock %s: does another program store there now?", lock_file);
+    if (lock < 0)
+        return trp_fail(TRP_FAILED_PRECONDITION, "cannot open %s: %s", lock_file, strerror(errno));
+    if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        const char *words = errno == EWOULDBLOCK ? "another program stores now" : strerror(errno);
+        trp_status status =
+            trp_fail(TRP_FAILED_PRECONDITION, "cannot lock %s: %s", lock_file, words);
+        close(lock);
+        return status;
+    }
     trp_status status = is_whole() ? TRP_OK : store();
     close(lock);
     return status;

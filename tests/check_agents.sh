@@ -38,6 +38,29 @@ for words in '-- nonsense' '--set=learner.speed=1' '--set=learner.device=cuda:15
     [ $rc = 2 ] && [ "$(wc -l <wrong.log)" = 1 ] || { echo "offline_pendulum $words: status $rc"; cat wrong.log; exit 1; }
 done
 ! ls -d runs/offline_pendulum-data* 2>/dev/null || { echo 'something was stored for what is refused'; exit 1; }
+# So is what has the store's name and is none; a lock says what is wrong with it.
+mkdir -p runs
+refused() { # WORDS...
+    rc=0
+    "${learn[@]}" >wrong.log 2>&1 || rc=$?
+    [ $rc != 0 ] && [ $rc != 124 ] && grep -qF "$*" wrong.log || { echo "not refused as '$*': status $rc"; cat wrong.log; exit 1; }
+    [ ! -e runs/offline_pendulum-data.half ] || { echo "something was stored for '$*'"; exit 1; }
+}
+ln -s nowhere runs/offline_pendulum-data
+refused 'runs/offline_pendulum-data is there, but'
+rm runs/offline_pendulum-data
+mkdir runs/offline_pendulum-data
+refused 'runs/offline_pendulum-data is there, but'
+rmdir runs/offline_pendulum-data
+rm runs/offline_pendulum-data.lock
+mkdir runs/offline_pendulum-data.lock
+refused 'cannot open runs/offline_pendulum-data.lock: Is a directory'
+rmdir runs/offline_pendulum-data.lock
+flock runs/offline_pendulum-data.lock true
+exec {held}<>runs/offline_pendulum-data.lock
+flock "$held"
+refused 'cannot lock runs/offline_pendulum-data.lock: another program stores now'
+exec {held}>&-
 # A store that was interrupted is made again from its beginning. All that follows learns from that one.
 usr/bin/troupe launch offline_pendulum.c -- --run-dir=half >half.log 2>&1 &
 half=$!

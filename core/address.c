@@ -72,10 +72,12 @@ trp_status address_check(const char *text)
     return TRP_OK;
 }
 
-static bool is_loopback(const struct sockaddr *address)
+bool address_is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    if (address->sa_family != AF_INET6)
+        return false;
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
     return IN6_IS_ADDR_LOOPBACK(v6);
 }
@@ -150,7 +152,7 @@ static trp_status init_tcp(struct address *address, const char *text, bool insec
     trp_status status = split_host_port(text, &host, &address->port);
     if (status == TRP_OK)
         status = resolve(text, host, &found);
-    if (status == TRP_OK && !is_loopback(found->ai_addr) && !insecure)
+    if (status == TRP_OK && !address_is_loopback(found->ai_addr) && !insecure)
         status =
             trp_fail(TRP_INVALID_ARGUMENT,
                      "address %s is open to other hosts without TLS: use a loopback address or "

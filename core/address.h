@@ -37,7 +37,10 @@ char *address_text(const struct address *address, int port);
 /* INVALID_ARGUMENT when `text` cannot be an address to connect to. */
 TRP_MUST_USE trp_status address_check(const char *text);
 
+struct sockaddr;
 struct sockaddr_storage;
+
+bool address_is_loopback(const struct sockaddr *address); /* and so of this host */
 
 /* Numbers for connect(), and for bind() of an address that was claimed; `text` is `target` there.
  * The same failures as address_init(). */

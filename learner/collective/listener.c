@@ -26,6 +26,15 @@ static uint16_t bound_port(int fd)
                                             : ((struct sockaddr_in *)&name)->sin_port);
 }
 
+/* Within a host a stream has no bottleneck to find: a congestion control that paces (BBR) only
+ * makes it wait for its timers. Accepted sockets have their listener's. */
+static void go_unpaced(int fd, const struct sockaddr *address)
+{
+    static const char name[] = "reno"; /* which every kernel has, for everybody */
+    if (address_is_loopback(address))
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
+}
+
 /* A unix socket that is there belongs to nobody who lives: address_claim() has looked. */
 static trp_status listen_at(struct trp_collective_listener *listener, const struct address *address)
 {
@@ -37,6 +46,7 @@ static trp_status listen_at(struct trp_collective_listener *listener, const stru
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "socket: %s", strerror(errno));
     int yes = 1; /* connections that are closing do not count */
     setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    go_unpaced(listener->fd, (const struct sockaddr *)&name);
     if (address->path)
         unlink(address->path);
     if (address->path)
@@ -104,6 +114,7 @@ trp_status listener_dial(const char *address, int *fd)
     if (*fd < 0)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "socket: %s", strerror(errno));
     send_at_once(*fd);
+    go_unpaced(*fd, (const struct sockaddr *)&name);
     if (connect(*fd, (struct sockaddr *)&name, size) == 0 || errno == EINPROGRESS)
         return TRP_OK;
     trp_status status = trp_fail(TRP_UNAVAILABLE, "address %s: %s", address, strerror(errno));

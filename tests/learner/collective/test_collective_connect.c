@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -487,10 +488,36 @@ static void a_listener_is_this_hosts_and_its_owners_alone(void **state)
     assert_int_equal(stat(path, &info), -1);
 }
 
+static void expect_unpaced(int fd)
+{
+    char name[16] = "";
+    socklen_t size = sizeof name;
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+    assert_string_equal(name, "reno");
+}
+
+static void both_ends_of_a_connection_within_a_host_are_unpaced(void **state)
+{
+    (void)state;
+    trp_collective_listener *listener;
+    int dialed, accepted;
+    assert_int_equal(trp_collective_listener_create(&listener, NULL, false), TRP_OK);
+    assert_int_equal(listener_dial(trp_collective_listener_address(listener), &dialed), TRP_OK);
+    assert_int_equal(poll(&(struct pollfd){.fd = dialed, .events = POLLOUT}, 1, 10000), 1);
+    accepted = listener_accept(listener);
+    assert_true(accepted >= 0);
+    expect_unpaced(dialed);
+    expect_unpaced(accepted);
+    close(dialed);
+    close(accepted);
+    trp_collective_listener_destroy(listener);
+}
+
 int main(void)
 {
     ranks_kind = RANKS_TCP;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_ends_of_a_connection_within_a_host_are_unpaced),
         cmocka_unit_test(ranks_that_differ_are_refused_in_the_same_words),
         cmocka_unit_test(who_does_not_know_the_nonce_or_the_group_never_gets_in),
         cmocka_unit_test(a_rank_of_a_generation_that_is_over_is_told),

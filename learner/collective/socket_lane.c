@@ -32,7 +32,7 @@ static trp_status socket_lane_send(struct peer_lane *base, const struct iovec *p
 {
     struct socket_lane *lane = (struct socket_lane *)base;
     struct iovec some[2]; /* not so much that what comes has to wait */
-    size_t room = COLLECTIVE_SEGMENT_BYTES;
+    size_t room = COLLECTIVE_SEND_BYTES;
     unsigned count = 0;
     for (; count < part_count && count < 2 && room > 0; count++) {
         size_t size = parts[count].iov_len < room ? parts[count].iov_len : room;

@@ -27,7 +27,8 @@ struct rpc_local_stream {
     struct rpc_local_stream *next_waiting, *previous_waiting;
     bool call_open, client_gone;
     bool half_closed;
-    bool over; /* `status` and `text` are how it ended */
+    bool sent_late; /* behind the server's finish: nothing holds messages before it back */
+    bool over;      /* `status` and `text` are how it ended */
     trp_status status;
     char *text;
 };
@@ -51,7 +52,8 @@ static void end(struct rpc_local_stream *stream, trp_status status, const char *
 
 static bool inbox_has_room(const struct rpc_local_stream *stream)
 {
-    return stream->inbox.count < RPC_INBOX_MESSAGES && stream->inbox.bytes < RPC_INBOX_BYTES;
+    return stream->sent_late ||
+           (stream->inbox.count < RPC_INBOX_MESSAGES && stream->inbox.bytes < RPC_INBOX_BYTES);
 }
 
 static void local_flush(trp_server_call *call)
@@ -212,9 +214,12 @@ static trp_status local_wait_writable(struct rpc_local_stream *stream, struct de
         if (stream->half_closed)
             return trp_fail(TRP_FAILED_PRECONDITION, "%s: a send after the half-close",
                             stream->base.path);
-        if (stream->call.read_wanted && !stream->call.finish_wanted)
+        stream->sent_late = stream->call.finish_wanted;
+        if (stream->sent_late)
+            local_flush(&stream->call);
+        else if (stream->call.read_wanted)
             return TRP_OK;
-        if (!wait_change(stream, deadline))
+        else if (!wait_change(stream, deadline))
             return local_timed_out(stream, "no room for a message");
     }
     return local_end_status(stream);

@@ -12,6 +12,7 @@
 #include "core/alloc.h"
 #include "channel.h"
 #include "library.h"
+#include "limits.h"
 #include "message.h"
 
 struct remote_stream {
@@ -169,10 +170,10 @@ static trp_status remote_receive(trp_stream *base, trp_message **message, struct
 }
 
 /* A send failed: the peer has ended the stream. Its status comes behind the messages that it sent,
- * so at most one of them is fetched here to get at it. */
+ * which wait at this side by now; the caller may still ask for them. */
 static trp_status failed_send(struct remote_stream *stream, struct deadline deadline)
 {
-    while (!stream->over && stream->ready.count < 2) {
+    while (!stream->over && stream->ready.count < RPC_ENDED_MESSAGES_MAX) {
         if (!stream->reading && !stream->read_over)
             stream_start_read(stream);
         if (!stream_pump(stream, deadline))

@@ -349,7 +349,8 @@ TRP_API TRP_MUST_USE trp_status trp_stream_open(trp_stream **out, trp_channel *c
 
 /* Sends `message` (takes it, also on failure), waiting up to `timeout_ms` for room (0: does not
  * wait; negative: no bound). Returns once the transport took it. DEADLINE_EXCEEDED: no room, the
- * message is gone; the peer's status when the stream has ended. */
+ * message is gone; the peer's status when the stream has ended: what it sent before is received as
+ * ever. */
 TRP_API TRP_MUST_USE trp_status trp_stream_send(trp_stream *stream, trp_message *message,
                                                 int64_t timeout_ms);
 

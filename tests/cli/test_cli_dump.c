@@ -574,6 +574,57 @@ static void what_fits_of_what_was_drawn_is_saved(void **state)
     desk_stop(desk);
 }
 
+/* Many items of t, of 600 bytes that do not get smaller. */
+static void write_noise(struct desk *desk, const char *name, int items)
+{
+    enum { LETTERS = 800 };
+    char *path = scene_path(&desk->at, name);
+    FILE *file = fopen(path, "we");
+    uint32_t noise = 1;
+    assert_non_null(file);
+    for (int i = 1; i <= items; i++) {
+        fprintf(file,
+                "{\"table\":\"t\",\"key\":\"%d\",\"priority\":1,\"columns\":[{\"dtype\":"
+                "\"uint8\",\"shape\":[600],\"squeezed\":true,\"data\":\"",
+                i);
+        for (int j = 0; j < LETTERS; j++) {
+            noise = noise * 1664525 + 1013904223;
+            fputc('A' + (int)(noise >> 24) % 26, file);
+        }
+        fputs("\"}]}\n", file);
+    }
+    assert_int_equal(fclose(file), 0);
+    free(path);
+}
+
+static int items_of_t(struct desk *desk)
+{
+    assert_troupe(desk, 0, "replay ls %s -o json", desk->address);
+    cJSON *json = desk_json(desk);
+    int size = (int)json_at(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "tables"), 0), "size");
+    cJSON_Delete(json);
+    return size;
+}
+
+/* The server ends the stream while confirmations that nobody has read yet are on their way. */
+static void a_load_into_a_full_server_says_that_it_is_full(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table name=t --max-bytes=4M");
+    write_noise(desk, "noise.jsonl", 10000);
+    for (int i = 0; i < 5; i++) {
+        assert_troupe(desk, 1, "replay load %s noise.jsonl", desk->address);
+        assert_one_error(desk, " is full: no room for an item (");
+        char *text = scene_read(&desk->at, "err");
+        char *far = xasprintf("(%d items are loaded; load again to go on)\n", items_of_t(desk));
+        if (!strstr(text, far))
+            fail_msg("expected '%s', not: %s", far, text);
+        free(far);
+        free(text);
+    }
+    desk_stop(desk);
+}
+
 /* ---- interrupted ------------------------------------------------------------------------- */
 
 /* Two items of t, keys 1 and 2, each more than a pipe holds. */
@@ -662,6 +713,7 @@ int main(void)
         TEST(the_documented_example_loads),
         TEST(strings_are_told_from_bytes),
         TEST(a_load_that_fails_says_how_far_it_came),
+        TEST(a_load_into_a_full_server_says_that_it_is_full),
         TEST(a_dump_that_fails_leaves_nothing),
         TEST(items_with_strings_are_left_out_of_an_npz),
         TEST(what_was_drawn_is_saved_when_more_was_wanted),

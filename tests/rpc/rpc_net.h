@@ -176,6 +176,19 @@ static void fail_received(void *arg, trp_server_call *call, trp_message *message
     note(service, &service->received);
 }
 
+enum { LAST_WORDS = 100 };
+
+/* Takes one message, answers with many, and ends. */
+static void last_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    trp_message_destroy(message);
+    for (int i = 0; i < LAST_WORDS; i++)
+        trp_server_call_send(call, message_of("done"));
+    trp_server_call_finish(call, TRP_RESOURCE_EXHAUSTED, "no room for more");
+    note(service, &service->received);
+}
+
 /* Answers a request with a thousand messages, ten at a time, as they drain. */
 struct flood {
     uint32_t next;
@@ -267,6 +280,11 @@ static const trp_raw_method methods[] = {
     {.path = "/test.Raw/Fail",
      .opened = any_opened,
      .received = fail_received,
+     .half_closed = any_half_closed,
+     .closed = any_closed},
+    {.path = "/test.Raw/Last",
+     .opened = any_opened,
+     .received = last_received,
      .half_closed = any_half_closed,
      .closed = any_closed},
     {.path = "/test.Raw/Flood",

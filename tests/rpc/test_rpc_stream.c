@@ -107,6 +107,22 @@ static void every_status_arrives_with_its_text(struct net *net)
     }
 }
 
+static void a_send_tells_why_the_peer_ended_behind_its_messages(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Last");
+    trp_status status = TRP_OK;
+    for (struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+         status == TRP_OK && !deadline_passed(deadline, &clock_monotonic);)
+        status = trp_stream_send(stream, message_of("more"), WAIT_MS);
+    assert_int_equal(status, TRP_RESOURCE_EXHAUSTED);
+    assert_string_equal(trp_last_error(), "no room for more");
+    assert_true(trp_stream_ended(stream));
+    for (int i = 0; i < LAST_WORDS; i++) /* nothing is lost */
+        expect_text(stream, "done");
+    expect_end(stream, TRP_RESOURCE_EXHAUSTED, "no room for more");
+    trp_stream_destroy(stream);
+}
+
 static void an_unknown_method_is_unimplemented(struct net *net)
 {
     trp_stream *stream = open_stream(net, "/test.Raw/Nothing");
@@ -720,6 +736,7 @@ int main(void)
         EVERYWHERE(empty_messages_are_messages),
         EVERYWHERE(a_poll_returns_at_once),
         EVERYWHERE(every_status_arrives_with_its_text),
+        EVERYWHERE(a_send_tells_why_the_peer_ended_behind_its_messages),
         EVERYWHERE(an_unknown_method_is_unimplemented),
         EVERYWHERE(a_send_waits_until_the_server_reads),
         EVERYWHERE(a_flood_arrives_complete),

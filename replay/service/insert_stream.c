@@ -88,6 +88,11 @@ static void kept_count(struct insert_stream *stream)
     stream->kept_counted = memory;
 }
 
+static uint64_t service_held(const struct service *service)
+{
+    return service->held_bytes + engine_held_bytes(service->engine);
+}
+
 /* ---- confirmations ----------------------------------------------------------------------- */
 
 static struct confirm *ring_at(struct insert_stream *stream, uint64_t number)
@@ -180,13 +185,6 @@ void insert_streams_answer(struct service *service)
         stream->dirty = false;
         stream_answer(stream);
     }
-}
-
-/* ---- the memory of all streams ------------------------------------------------------------ */
-
-static uint64_t service_held(const struct service *service)
-{
-    return service->held_bytes + engine_held_bytes(service->engine);
 }
 
 /* ---- lanes ------------------------------------------------------------------------------- */

@@ -120,7 +120,7 @@ static trp_status item_writer_send(trp_item_writer *writer, struct deadline dead
         return trp_fail(status, "table %s takes nothing: its limiter holds inserts back",
                         writer->table);
     writer->unconfirmed += count;
-    if (status != TRP_OK) /* items that were confirmed before the stream ended count */
+    if (status != TRP_OK && trp_stream_ended(writer->stream)) /* what it has confirmed counts */
         while ((status = item_writer_receive(writer, deadline)) == TRP_OK)
             continue;
     return status;

@@ -393,10 +393,10 @@ static trp_status change_optimizer(struct param_shard *shard, const trp_optimize
                             "with it: use that optimizer",
                             trp_optimizer_name(from->kind), name, trp_optimizer_name(to->kind));
         kept[k] = shard->state[place];
-        shard->state[place] = NULL;
     }
-    for (size_t k = 0; k < TRP_OPTIMIZER_STATES_MAX; k++)
-        trp_floats_destroy(shard->state[k]);
+    for (size_t k = 0; k < trp_optimizer_states(from); k++)
+        if (state_in(to, trp_optimizer_state_name(from, k)) == TRP_OPTIMIZER_STATES_MAX)
+            trp_floats_destroy(shard->state[k]);
     memcpy(shard->state, kept, sizeof kept);
     return TRP_OK;
 }

@@ -210,12 +210,33 @@ static void an_optimizer_goes_on_with_the_states_that_there_are(void **state)
     remove_dir(dir);
 }
 
+static void an_optimizer_that_is_refused_takes_no_state(void **state)
+{
+    (void)state;
+    static const trp_optimizer plain = {.kind = TRP_RMSPROP, .learning_rate = 0.5};
+    static const trp_optimizer momentum = {
+        .kind = TRP_RMSPROP, .learning_rate = 0.5, .momentum = 0.5};
+    struct shard_options options = options_with(TRP_SERVER_SSP, plain);
+    char *dir = new_dir();
+    struct life life;
+    begin(&life, dir, &options);
+    die(&life);
+    options.optimizer = momentum;
+    begin(&life, dir, &options);
+    assert_int_equal(life.status, TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "rmsprop.v"));
+    assert_non_null(life.shard.state[0]);
+    die(&life);
+    remove_dir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_log_is_taken_by_the_rule_of_the_life_that_wrote_it),
         cmocka_unit_test(a_log_is_taken_within_the_staleness_of_the_life_that_wrote_it),
         cmocka_unit_test(an_optimizer_goes_on_with_the_states_that_there_are),
+        cmocka_unit_test(an_optimizer_that_is_refused_takes_no_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

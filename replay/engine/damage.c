@@ -62,8 +62,7 @@ static bool item_has(const struct item *item, uint64_t chunk_seq)
     return false;
 }
 
-static void item_give_up(struct engine *engine, struct engine_table *table,
-                         const struct damaged *damaged)
+static void item_give_up(struct engine *engine, struct engine_table *table, struct damaged *damaged)
 {
     struct item *item = table_find(table->table, damaged->key);
     bool there = item && item_has(item, damaged->chunk_seq);
@@ -73,7 +72,7 @@ static void item_give_up(struct engine *engine, struct engine_table *table,
     if (!there)
         return;
     if (engine->read_only) /* it is in the file still */
-        damaged_remember(engine, (struct damaged){damaged->table_id, damaged->key, 0});
+        damaged->chunk_seq = 0;
     table_remove(table->table, item);
     engine_item_drop(engine, item);
     engine_table_mark_dirty(engine, table);
@@ -89,7 +88,7 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
     char *why = error_keep();
     if (engine->ready)
         item_give_up(engine, table, &damaged);
-    else
+    if (!engine->ready || damaged.chunk_seq == 0)
         damaged_remember(engine, damaged);
     trp_fail(status, "table %s, key %llu: %s%s", table->name, (unsigned long long)key, why,
              engine->read_only ? "" : "; the item is removed");
@@ -103,10 +102,10 @@ void engine_give_up_damaged(struct engine *engine)
     size_t count = engine->damaged_items.size / sizeof *damaged, kept = 0;
     for (size_t i = 0; i < count; i++) {
         struct engine_table *table = engine_table_with_id(engine, damaged[i].table_id);
+        if (damaged[i].chunk_seq != 0 && table)
+            item_give_up(engine, table, &damaged[i]);
         if (damaged[i].chunk_seq == 0)
             damaged[kept++] = damaged[i];
-        else if (table)
-            item_give_up(engine, table, &damaged[i]);
     }
     engine->damaged_items.size = kept * sizeof *damaged;
 }

@@ -2,6 +2,7 @@
  * in whatever way it reads; the item goes, and everything else goes on. */
 #include "tests/replay/host_fixture.h"
 
+#include "replay/engine/internal.h"
 #include "replay/sampler/unpack.h"
 
 static const trp_tensor_spec columns[] = {
@@ -108,6 +109,37 @@ static void every_item_of_a_damaged_chunk_is_told_when_it_is_read(void **state)
         free(text);
     }
     assert_int_equal(sample_one(&host->replay, "t").key, 3);
+}
+
+/* All that were read before all items had come into memory. */
+static void who_looks_at_a_file_is_told_again_of_what_was_damaged(void **state)
+{
+    enum { ITEMS = 40 };
+    struct host *host = *state;
+    struct engine *engine;
+    open_table(host, "");
+    for (uint64_t key = 1; key <= ITEMS; key++)
+        insert_bytes(&host->replay, key, 100);
+    host_close(host);
+    assert_int_equal(engine_create(&engine, &(struct engine_options){.dir = host->replay.dir,
+                                                                     .read_only = true}),
+                     TRP_OK);
+    struct engine_table *table = engine_table(engine, 0);
+    engine->ready = false; /* as of a larger one */
+    for (uint32_t slot = 0; slot < ITEMS; slot++) {
+        const struct item *item = engine_item_in_slot(table, slot);
+        assert_int_equal(engine_unreadable(table, item->key, item->chunks[0]->seq,
+                                           trp_fail(TRP_DATA_LOSS, "a bit")),
+                         TRP_DATA_LOSS);
+    }
+    engine->ready = true;
+    engine_give_up_damaged(engine);
+    for (uint64_t key = 1; key <= ITEMS; key++) {
+        assert_null(engine_item_with_key(table, key));
+        assert_int_equal(engine_item_missing(table, key), TRP_DATA_LOSS);
+    }
+    engine_destroy(engine);
+    open_table(host, "");
 }
 
 /* ---- samplers on the host -------------------------------------------------------------------- */
@@ -237,6 +269,7 @@ int main(void)
         TEST(who_draws_a_damaged_item_is_told_and_the_item_goes),
         TEST(a_damaged_item_of_a_queue_goes_and_its_neighbours_stay),
         TEST(every_item_of_a_damaged_chunk_is_told_when_it_is_read),
+        TEST(who_looks_at_a_file_is_told_again_of_what_was_damaged),
         TEST(a_sampler_that_copies_pages_is_told),
         TEST(a_sampler_compares_chunks_of_every_length),
         TEST(a_client_that_reports_what_is_whole_is_not_believed),

@@ -295,14 +295,15 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     uint64_t seq = piece_key_seq(key);
     struct item_view view;
     const char *wrong = NULL;
-    bool first = piece_key_piece(key) == 0;
+    bool first = piece_key_piece(key) == 0,
+         there = first && seq != 0 && record.size >= sizeof view.header;
     if ((!first && seq == scan->seq) || compaction_deletes(&loading->compaction, seq))
         return TRP_OK;
     scan->seq = seq;
-    bool there = first && seq != 0 && record.size >= sizeof view.header;
     if (there)
         memcpy(&view.header, record.data, sizeof view.header);
-    if (!there || !item_state_valid(&view.header, seq))
+    if (!there || !item_state_valid(&view.header, seq) ||
+        !table_find_id(store, view.header.table_id)) /* of a dropped one: that may be damage */
         TRP_TRY(record_read(loading, seq, &view, &wrong));
     bool gone = tombstone_has(store, view.header.table_id);
     tombstone_see(store, seq, !gone);

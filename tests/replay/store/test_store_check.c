@@ -518,6 +518,20 @@ static void a_damaged_record_stays_with_its_chunks_until_it_is_dropped(void **st
     }
 }
 
+/* Whatever else such a record says is not to be believed either. */
+static void a_record_of_a_table_that_never_was_is_damaged_and_the_others_are_there(void **state)
+{
+    struct fixture *fixture = *state;
+    for (size_t byte = 0; byte < sizeof(uint32_t); byte++)
+        flip_record(fixture, (byte + 1) * KEY_STEP, offsetof(struct item_record, table_id) + byte);
+    for (int life = 0; life < 2; life++) {
+        expect_dropped(fixture, (struct store_options){0}, sizeof(uint32_t));
+        for (size_t index = 0; index < sizeof(uint32_t); index++)
+            assert_int_equal(fixture->damage.table[index], 0); /* it tells nothing */
+    }
+    expect_dropped(fixture, (struct store_options){.check = true}, sizeof(uint32_t));
+}
+
 static void a_compaction_does_not_make_a_damaged_record_look_whole(void **state)
 {
     struct fixture *fixture = *state;
@@ -637,6 +651,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_changes_of_an_item_is_under_a_sum, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_record_stays_with_its_chunks_until_it_is_dropped,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_record_of_a_table_that_never_was_is_damaged_and_the_others_are_there, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(a_compaction_does_not_make_a_damaged_record_look_whole,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(what_the_change_log_says_is_under_a_sum, setup, teardown),

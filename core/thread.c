@@ -79,7 +79,7 @@ void cond_broadcast(struct cond *cond)
     pthread_cond_broadcast(&cond->handle);
 }
 
-static bool wait_native(struct cond *cond, struct mutex *mutex, struct deadline deadline)
+bool cond_wait_in_turn(struct cond *cond, struct mutex *mutex, struct deadline deadline)
 {
     if (deadline.at_ns == INT64_MAX)
         return pthread_cond_wait(&cond->handle, &mutex->handle) == 0;
@@ -91,7 +91,7 @@ static bool wait_native(struct cond *cond, struct mutex *mutex, struct deadline 
 bool cond_wait(struct cond *cond, struct mutex *mutex, struct deadline deadline)
 {
     if (!my_turns)
-        return wait_native(cond, mutex, deadline);
+        return cond_wait_in_turn(cond, mutex, deadline);
     mutex_unlock(mutex);
     turns_pass();
     mutex_lock(mutex);
@@ -172,7 +172,7 @@ void turns_destroy(struct turns *turns)
 static void wait_for_turn_locked(struct turns *turns, uint32_t index)
 {
     while (turns->joined < turns->count || turns->current != index)
-        wait_native(&turns->changed, &turns->mutex, DEADLINE_NEVER);
+        cond_wait_in_turn(&turns->changed, &turns->mutex, DEADLINE_NEVER);
 }
 
 static void next_turn_locked(struct turns *turns)

@@ -52,6 +52,10 @@ void cond_broadcast(struct cond *cond);
 /* Waits with `mutex` held; may wake without reason. False: the deadline (monotonic) passed. */
 bool cond_wait(struct cond *cond, struct mutex *mutex, struct deadline deadline);
 
+/* The same for what only a thread outside the turns will bring: the turn is kept, so the caller may
+ * hold other mutexes that who has the next turn may want. */
+bool cond_wait_in_turn(struct cond *cond, struct mutex *mutex, struct deadline deadline);
+
 /* Starts `run(arg)` on a thread named `name` (at most 15 bytes shown). All signals are blocked in
  * it, so that the main thread takes them. The caller joins with thread_stop(). */
 trp_status thread_start(struct thread *thread, const char *name, void (*run)(void *), void *arg);

@@ -160,7 +160,7 @@ static void wait_locked(struct space *space, uint64_t page, struct deadline dead
 {
     while (space_watermark(space) < page) {
         if (space->busy) {
-            if (!cond_wait(&space->changed, &space->mutex, deadline))
+            if (!cond_wait_in_turn(&space->changed, &space->mutex, deadline))
                 return;
             continue;
         }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "core/clock.h"
+#include "core/thread.h"
 #include "replay/disk/disk.h"
 #include "replay/store/internal.h"
 #include "replay/store/checkpoint_writer.h"
@@ -387,6 +388,47 @@ static void a_slow_disk_is_no_full_one_and_ends_no_copy(void **state)
     assert_int_equal(atomic_load(&allocation_ns), 0);
 }
 
+struct rival {
+    struct thread thread;
+    struct turns *turns;
+    struct mutex *mutex;
+    bool over; /* turns let one thread run at a time */
+};
+
+static void take_the_same(void *arg)
+{
+    struct rival *rival = arg;
+    turns_join(rival->turns, 1);
+    while (!rival->over) {
+        mutex_lock(rival->mutex);
+        mutex_unlock(rival->mutex);
+        turns_pass();
+    }
+    turns_leave();
+}
+
+/* As a server's lock: who has it and waits for the disk keeps the turn, or nobody goes on. */
+static void a_slow_disk_holds_up_no_run_in_turns(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mutex mutex;
+    struct rival rival = {.turns = turns_create(2), .mutex = &mutex};
+    mutex_init(&mutex);
+    assert_int_equal(thread_start(&rival.thread, "rival", take_the_same, &rival), TRP_OK);
+    turns_join(rival.turns, 0);
+    mutex_lock(&mutex);
+    for (int waits = 0; waits < 4; waits++) { /* for the helper, or with the disk by itself */
+        atomic_store(&allocation_ns, INT64_C(1500000000));
+        insert_on_a_slow_disk(fixture);
+    }
+    mutex_unlock(&mutex);
+    rival.over = true;
+    turns_leave();
+    thread_stop(&rival.thread);
+    mutex_cleanup(&mutex);
+    turns_destroy(rival.turns);
+}
+
 /* Its pages may have been recycled while they were read for the last time. */
 static void a_copy_that_lost_its_pages_at_the_end_is_not_believed(void **state)
 {
@@ -520,6 +562,7 @@ int main(void)
         CASE(a_copy_goes_on_without_what_is_damaged),
         CASE(deleted_items_are_not_damaged_ones),
         CASE(a_slow_disk_is_no_full_one_and_ends_no_copy),
+        CASE(a_slow_disk_holds_up_no_run_in_turns),
         CASE(a_copy_that_lost_its_pages_at_the_end_is_not_believed),
         CASE(what_a_copy_held_goes_little_by_little),
         CASE(a_chunk_waits_for_the_commit_of_what_let_it_go),

@@ -95,7 +95,8 @@ static trp_status thread_lane_send(struct peer_lane *base, const struct iovec *p
     offer_parts(out, parts, part_count, known);
     if (atomic_load_explicit(&out->offered, memory_order_relaxed) != before)
         wake_member(lane->other);
-    if (*taken == 0 && atomic_load(&out->reader_gone))
+    /* Who leaves when it has all takes all first, perhaps since we looked. */
+    if (*taken == 0 && atomic_load(&out->reader_gone) && atomic_load(&out->consumed) == consumed)
         return trp_fail(TRP_UNAVAILABLE, "the other thread has left");
     return TRP_OK;
 }

@@ -494,6 +494,28 @@ static void hosts_are_sites(void **state)
     ranks_destroy(&ranks);
 }
 
+static void reduce_and_leave(struct rank *rank)
+{
+    float value = 1;
+    rank_wait(rank, trp_collective_allreduce(rank->group, NULL, &value, 1, TRP_COLLECTIVE_F32,
+                                             TRP_COLLECTIVE_SUM));
+    rank->wrong += rank->status == TRP_OK && value != (float)rank->size;
+    trp_collective_destroy(rank->group);
+}
+
+/* The others are about to find that it has taken all that they sent. */
+static void who_has_everything_may_leave_at_once(void **state)
+{
+    (void)state;
+    int rounds = ranks_kind == RANKS_LOCAL ? 2000 : 20;
+    for (int round = 0; round < rounds; round++) {
+        struct ranks ranks;
+        ranks_create(&ranks, 2 + (uint32_t)round % 4);
+        ranks_run(&ranks, reduce_and_leave, NULL);
+        ranks_expect_right(&ranks);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +532,7 @@ int main(void)
         cmocka_unit_test(a_range_has_the_bits_of_the_whole_reduction_in_sites),
         cmocka_unit_test(sites_send_each_other_two_sums_each_as_the_formula_says),
         cmocka_unit_test(hosts_are_sites),
+        cmocka_unit_test(who_has_everything_may_leave_at_once),
     };
     RANKS_TESTS(tests);
 }

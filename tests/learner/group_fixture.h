@@ -602,4 +602,36 @@ static inline void check_all(const struct run *run, const struct member *referen
     }
 }
 
+static const char *const compression_kinds[] = {"bf16",    "f16",      "top-k",
+                                                "one-bit", "powersgd", "qsgd"};
+enum { COMPRESSION_KINDS = sizeof compression_kinds / sizeof *compression_kinds };
+
+/* All members have the same bits, and what they learned is what they would have without, but for
+ * what is still to be sent. Gradients are the same in each step. */
+static inline void check_compressors(const char *mode)
+{
+    struct plan plan = {.members = 3,
+                        .steps = 60,
+                        .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
+                        .mode = mode,
+                        .second = true,
+                        .constant = true,
+                        .matrix = true};
+    struct run *plain = run_all(&plan);
+    for (size_t i = 0; i < COMPRESSION_KINDS; i++) {
+        plan.compression = (trp_compression_options){.kind = compression_kinds[i], .ratio = 0.1};
+        struct run *run = run_all(&plan);
+        check_all(run, &run->members[0]);
+        double away = 0, way = 0;
+        for (size_t k = 0; k < NUMBERS; k++) {
+            double end = (double)plain->members[0].params[k];
+            away += fabs(end - (double)run->members[0].params[k]);
+            way += fabs(end - ((double)(k * 5 % 11) - 5));
+        }
+        assert_true(away < way / 8);
+        run_free(run);
+    }
+    run_free(plain);
+}
+
 #endif

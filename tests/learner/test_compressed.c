@@ -17,8 +17,6 @@
 
 static const trp_optimizer adam = {.kind = TRP_ADAM, .learning_rate = 0.125};
 static const trp_compression_options whole = {.kind = "top-k", .ratio = 1};
-static const char *const kinds[] = {"bf16", "f16", "top-k", "one-bit", "powersgd", "qsgd"};
-enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static void check_is_alone(const struct plan *plan)
 {
@@ -60,32 +58,10 @@ static void few_rows_count_less(void **state)
     run_free(compressed);
 }
 
-/* All members have the same bits, and what they learned is what they would have without, but for
- * what is still to be sent. Gradients are the same in each step. */
 static void all_members_step_alike_with_each_compressor(void **state)
 {
     (void)state;
-    struct plan plan = {.members = 3,
-                        .steps = 60,
-                        .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
-                        .second = true,
-                        .constant = true,
-                        .matrix = true};
-    struct run *plain = run_all(&plan);
-    for (size_t i = 0; i < KINDS; i++) {
-        plan.compression = (trp_compression_options){.kind = kinds[i], .ratio = 0.1};
-        struct run *run = run_all(&plan);
-        check_all(run, &run->members[0]);
-        double away = 0, way = 0;
-        for (size_t k = 0; k < NUMBERS; k++) {
-            double end = (double)plain->members[0].params[k];
-            away += fabs(end - (double)run->members[0].params[k]);
-            way += fabs(end - ((double)(k * 5 % 11) - 5));
-        }
-        assert_true(away < way / 8);
-        run_free(run);
-    }
-    run_free(plain);
+    check_compressors("synchronous");
 }
 
 static void a_generation_that_breaks_leaves_no_trace(void **state)
@@ -130,11 +106,11 @@ static void rests_are_as_before_the_step_that_is_tried_again(void **state)
 static void a_number_that_is_not_finite_stays_in_nobodys_rest(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < KINDS; i++) {
+    for (size_t i = 0; i < COMPRESSION_KINDS; i++) {
         struct plan plan = {.members = 2,
                             .steps = 8,
                             .optimizer = adam,
-                            .compression = {.kind = kinds[i], .ratio = 0.1},
+                            .compression = {.kind = compression_kinds[i], .ratio = 0.1},
                             .odd = {.member = 1, .step = 3}};
         struct run *run = run_all(&plan);
         for (uint32_t member = 0; member < 2; member++) {

@@ -105,33 +105,10 @@ static void compressed_whole_the_steps_are_one_learners(void **state)
     }
 }
 
-/* All have the same bits, and come to where they would without. */
 static void members_step_alike_with_each_compressor(void **state)
 {
-    static const char *const kinds[] = {"bf16", "f16", "top-k", "one-bit", "powersgd", "qsgd"};
     (void)state;
-    struct plan plan = {.members = 3,
-                        .steps = 60,
-                        .optimizer = {.kind = TRP_SGD, .learning_rate = 0.0625},
-                        .mode = "sharded",
-                        .second = true,
-                        .constant = true,
-                        .matrix = true};
-    struct run *plain = run_all(&plan);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        plan.compression = (trp_compression_options){.kind = kinds[i], .ratio = 0.1};
-        struct run *run = run_all(&plan);
-        check_all(run, &run->members[0]);
-        double away = 0, way = 0;
-        for (size_t k = 0; k < NUMBERS; k++) {
-            double end = (double)plain->members[0].params[k];
-            away += fabs(end - (double)run->members[0].params[k]);
-            way += fabs(end - ((double)(k * 5 % 11) - 5));
-        }
-        assert_true(away < way / 8);
-        run_free(run);
-    }
-    run_free(plain);
+    check_compressors("sharded");
 }
 
 /* Flags, the head, the codes of one range, parts of the norm, and half of the vector. */

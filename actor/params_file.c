@@ -14,6 +14,7 @@
 #include "params_use.h"
 
 enum { NOTES = 3 };
+static const char statistics_name[] = "learner.statistics";
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
@@ -30,7 +31,7 @@ static trp_checkpoint_tensor named_tensor(const trp_net_tensor *tensor, const fl
 
 static trp_checkpoint_tensor statistics_tensor(const trp_params_state *state)
 {
-    return (trp_checkpoint_tensor){.name = "learner.statistics",
+    return (trp_checkpoint_tensor){.name = statistics_name,
                                    .type = TRP_CHECKPOINT_F64,
                                    .rank = 2,
                                    .shape = {state->statistic_count, 3},
@@ -136,10 +137,37 @@ static trp_status take_tensor(const char *path, const trp_checkpoint *checkpoint
     return status;
 }
 
+static bool policy_has(const trp_policy *policy, const char *name)
+{
+    for (size_t i = 0; i < policy->tensor_count; i++)
+        if (strcmp(policy->tensors[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* What trp_params_write() made has its policy's tensors alone: with more, it is another policy's
+ * that would act with numbers that mean something else. A module of PyTorch may have others. */
+static trp_status check_names(const char *path, const trp_checkpoint *checkpoint,
+                              const trp_policy *policy)
+{
+    if (!trp_checkpoint_note_get(checkpoint, "version"))
+        return TRP_OK;
+    for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++) {
+        const char *name = trp_checkpoint_tensor_at(checkpoint, i)->name;
+        if (strcmp(name, statistics_name) != 0 && !policy_has(policy, name))
+            return trp_fail(TRP_FAILED_PRECONDITION,
+                            "%s has a tensor %s, which the network has not: it was learned with "
+                            "other options",
+                            path, name);
+    }
+    return TRP_OK;
+}
+
 static trp_status load_named(const char *path, const trp_checkpoint *checkpoint, trp_policy *policy)
 {
     if (policy->tensor_count == 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s: no vector named params", path);
+    TRP_TRY(check_names(path, checkpoint, policy));
     float *params = trp_floats_create(policy->param_count);
     trp_status status = TRP_OK;
     for (size_t i = 0; i < policy->tensor_count && status == TRP_OK; i++)
@@ -230,7 +258,7 @@ trp_status trp_params_load_statistics(const char *path, trp_moments **statistics
     *statistics = NULL;
     *count = 0;
     TRP_TRY(trp_checkpoint_read(&checkpoint, path));
-    const trp_checkpoint_tensor *found = find_tensor(checkpoint, "learner.statistics");
+    const trp_checkpoint_tensor *found = find_tensor(checkpoint, statistics_name);
     trp_status status =
         found ? take_statistics(path, checkpoint, found, statistics, count) : TRP_OK;
     trp_checkpoint_destroy(checkpoint);

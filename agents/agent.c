@@ -226,8 +226,10 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
     trp_learner_loop_options loop = options->loop;
     loop.statistic_count = &statistic_count;
     loop.seed = stream_seed(options->seed, STREAM_PARAMS, NULL, options->index);
-    trp_updater_options wanted = {
-        .batch_size = options->batch_size, .device = options->device, .threads = options->threads};
+    trp_updater_options wanted = {.batch_size = options->batch_size,
+                                  .device = options->device,
+                                  .threads = options->threads,
+                                  .dataset = options->dataset.dir};
     TRP_TRY(agent->impl->updater(agent, spec, &wanted, &loop.updater));
     trp_source *sources[TRP_UPDATER_SOURCES_MAX];
     trp_status status = check_device(agent, "learns", options->device, loop.updater->device);

@@ -77,7 +77,7 @@ static trp_status bc_step(trp_updater *base, const trp_update *update)
 {
     struct bc_updater *updater = (struct bc_updater *)base;
     struct control_batch *batch = &updater->learner.batch;
-    TRP_TRY(control_batch_take(batch, update));
+    TRP_TRY(control_learner_take(&updater->learner, update));
     trp_net_rows rows = control_learner_say(&updater->learner, update, CONTROL_PARAMS,
                                             batch->states, updater->said);
     TRP_TRY(cloning_learn(&updater->learner, update, &rows, updater->said, NULL, updater->log_probs,

@@ -16,6 +16,7 @@ struct control {
     float head_variance; /* of the outputs' weights at the beginning, times their inputs; biases are
                             0 then. 0: as other layers */
     trp_precision precision;
+    bool normalize_states; /* by normalizer.h */
     float noise; /* of deterministic ones: the deviation of what is added to an action by who
                     explores, in halves of the distance between its bounds */
     int64_t random_steps; /* of all actors together, in which those that explore draw any action

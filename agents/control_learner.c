@@ -11,15 +11,18 @@ static void declare_control_vectors(struct control_learner *learner,
                                     const struct control_learner_options *options)
 {
     trp_vector_spec *vectors = learner->base.vectors;
+    size_t tensors = normalizer_tensors(&learner->normalizer, learner->tensors);
+    tensors +=
+        trp_net_tensors_at(&learner->spec, learner->policy_first, learner->tensors + tensors);
     trp_optimizer adam = {.learning_rate = option_itself((double)options->learning_rate),
                           .max_norm = (double)options->max_gradient_norm};
     vectors[CONTROL_PARAMS] =
         (trp_vector_spec){.name = "params",
-                          .count = trp_net_param_count(&learner->spec),
+                          .count = learner->policy_first + trp_net_param_count(&learner->spec),
                           .learned = true,
                           .optimizer = adam,
                           .tensors = learner->tensors,
-                          .tensor_count = trp_net_tensors(&learner->spec, learner->tensors)};
+                          .tensor_count = tensors};
     learner->base.vector_count = 1;
     if (learner->critics.count == 0)
         return;
@@ -35,6 +38,22 @@ static void declare_control_vectors(struct control_learner *learner,
     vectors[CONTROL_TARGET_PARAMS] =
         (trp_vector_spec){.name = "target_params", .count = vectors[CONTROL_PARAMS].count};
     learner->base.vector_count = CONTROL_VECTORS;
+}
+
+/* The numbers of a fresh run, and room for states that were normalised. */
+static trp_status prepare_normalizer(struct control_learner *learner, const char *who,
+                                     const char *dataset)
+{
+    const trp_batch_spec *source = &learner->base.sources[0];
+    size_t count = normalizer_count(&learner->normalizer);
+    size_t states = (size_t)source->batch_size * learner->normalizer.size * sizeof(float);
+    learner->policy_first = count;
+    if (count == 0)
+        return TRP_OK;
+    learner->normalizer_numbers = trp_floats_create(count);
+    TRP_TRY(room_add(&learner->room, states, &learner->normal_states));
+    TRP_TRY(room_add(&learner->room, states, &learner->normal_next_states));
+    return normalizer_read(&learner->normalizer, who, dataset, source, learner->normalizer_numbers);
 }
 
 trp_status control_learner_create(struct control_learner *learner, const trp_updater_impl *impl,
@@ -63,6 +82,8 @@ trp_status control_learner_create(struct control_learner *learner, const trp_upd
     critics.threads = place->threads;
     TRP_TRY(critics_create(&learner->critics, &critics, env,
                            rows * (options->samples ? options->samples : 1), &learner->room));
+    learner->normalizer = normalizer_of(env, options->agent.control.normalize_states);
+    TRP_TRY(prepare_normalizer(learner, options->agent.control.who, place->dataset));
     declare_control_vectors(learner, options);
     return trp_net_create(&learner->policy,
                           &(trp_net_options){.spec = &learner->spec,
@@ -75,6 +96,7 @@ trp_status control_learner_create(struct control_learner *learner, const trp_upd
 void control_learner_cleanup(struct control_learner *learner)
 {
     trp_net_destroy(learner->policy);
+    trp_floats_destroy(learner->normalizer_numbers);
     critics_cleanup(&learner->critics);
     control_batch_cleanup(&learner->batch);
     room_free(&learner->room);
@@ -84,7 +106,10 @@ void control_learner_init(const struct control_learner *learner, trp_rng *rng,
                           float *const *vectors)
 {
     const trp_vector_spec *specs = learner->base.vectors;
-    trp_net_init(&learner->spec, rng, vectors[CONTROL_PARAMS]);
+    if (learner->policy_first > 0)
+        memcpy(vectors[CONTROL_PARAMS], learner->normalizer_numbers,
+               learner->policy_first * sizeof(float));
+    trp_net_init(&learner->spec, rng, vectors[CONTROL_PARAMS] + learner->policy_first);
     if (learner->critics.count == 0)
         return;
     critics_init(&learner->critics, rng, vectors[CONTROL_CRITICS]);
@@ -97,12 +122,29 @@ void control_learner_init(const struct control_learner *learner, trp_rng *rng,
 
 /* ---- passes -------------------------------------------------------------------------------- */
 
+trp_status control_learner_take(struct control_learner *learner, const trp_update *update)
+{
+    struct control_batch *batch = &learner->batch;
+    const struct normalizer *normalizer = &learner->normalizer;
+    const float *numbers = update->vectors[CONTROL_PARAMS];
+    TRP_TRY(control_batch_take(batch, update));
+    if (normalizer->size == 0)
+        return TRP_OK;
+    normalizer_rows_on(update->queue, normalizer, numbers, batch->rows, batch->states,
+                       learner->normal_states);
+    normalizer_rows_on(update->queue, normalizer, numbers, batch->rows, batch->next_states,
+                       learner->normal_next_states);
+    batch->states = learner->normal_states;
+    batch->next_states = learner->normal_next_states;
+    return TRP_OK;
+}
+
 trp_net_rows control_learner_say(struct control_learner *learner, const trp_update *update,
                                  size_t vector, const float *states, float *const *outputs)
 {
     trp_net_rows rows = {.rows = learner->batch.rows, .queue = update->queue, .inputs = {states}};
     memcpy(rows.outputs, outputs, learner->spec.output_count * sizeof *outputs);
-    trp_net_forward(learner->policy, update->vectors[vector], &rows);
+    trp_net_forward(learner->policy, update->vectors[vector] + learner->policy_first, &rows);
     return rows;
 }
 
@@ -139,7 +181,7 @@ trp_status control_learner_follow(struct control_learner *learner, const trp_upd
 {
     trp_net_grads all = {0};
     memcpy(all.outputs, grads, learner->spec.output_count * sizeof *grads);
-    trp_update_backward(update, CONTROL_PARAMS, 0, learner->policy, said, &all);
+    trp_update_backward(update, CONTROL_PARAMS, learner->policy_first, learner->policy, said, &all);
     trp_update_watch(update, CONTROL_PARAMS, loss, "policy loss");
     return trp_update_apply(update, CONTROL_PARAMS);
 }

@@ -6,6 +6,7 @@
 
 #include "control_agent.h"
 #include "control_batch.h"
+#include "normalizer.h"
 #include "target.h"
 
 /* Vectors, of which an updater may have more: "params", "critics", "target_critics" and
@@ -23,9 +24,13 @@ struct control_learner {
     trp_updater_impl impl;
     enum control_kind kind; /* of the policy, as what follows */
     trp_net_spec spec;
+    struct normalizer normalizer;
+    float *normalizer_numbers; /* a fresh run begins with; the host's */
+    float *normal_states, *normal_next_states;
     trp_net *policy;
+    size_t policy_first; /* where its parameters begin in the vectors that have them */
     bool target_policy;
-    trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
+    trp_net_tensor tensors[2 + TRP_NET_TENSORS_MAX]; /* of params */
     struct critics critics;
     struct control_batch batch;
     struct room room;
@@ -53,6 +58,10 @@ void control_learner_cleanup(struct control_learner *learner);
 /* Of these vectors: targets begin as copies. */
 void control_learner_init(const struct control_learner *learner, trp_rng *rng,
                           float *const *vectors);
+
+/* Begins a step: control_batch_take(), with states as networks see them. */
+TRP_MUST_USE trp_status control_learner_take(struct control_learner *learner,
+                                             const trp_update *update);
 
 /* What the policy of a vector says at states of the batch, into its `outputs`, one or two. */
 trp_net_rows control_learner_say(struct control_learner *learner, const trp_update *update,

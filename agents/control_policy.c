@@ -8,6 +8,7 @@
 #include "box.h"
 #include "control.h"
 #include "core/alloc.h"
+#include "normalizer.h"
 #include "policy_net.h"
 
 struct control_policy {
@@ -16,7 +17,11 @@ struct control_policy {
     struct box box;
     trp_policy_options place;
     struct policy_net net;
-    float *mean, *log_std; /* [rows][size] */
+    struct normalizer normalizer;
+    float *normalizer_numbers;
+    float *normal_states;                            /* [rows][size of a state] */
+    trp_net_tensor tensors[2 + TRP_NET_TENSORS_MAX]; /* the normaliser's, then the network's */
+    float *mean, *log_std;                           /* [rows][size] */
 };
 
 static void add_noise(const struct control_policy *policy, const trp_act *act, float *actions)
@@ -25,10 +30,22 @@ static void add_noise(const struct control_policy *policy, const trp_act *act, f
         actions[i] += policy->control.noise * (float)trp_rng_normal(act->rng);
 }
 
+/* What the network says of states as it knows them. */
+static trp_status say_normal(struct control_policy *policy, const trp_act *act, trp_net_rows *rows)
+{
+    if (policy->normalizer.size == 0)
+        return policy_net_say(&policy->net, act, rows);
+    trp_act normal = *act;
+    normal.observations = (const void *const[]){policy->normal_states};
+    normalizer_rows(&policy->normalizer, policy->normalizer_numbers, act->rows,
+                    act->observations[0], policy->normal_states);
+    return policy_net_say(&policy->net, &normal, rows);
+}
+
 static trp_status act_deterministic(struct control_policy *policy, const trp_act *act)
 {
     float *actions = act->actions;
-    TRP_TRY(policy_net_say(&policy->net, act, &(trp_net_rows){.outputs = {actions}}));
+    TRP_TRY(say_normal(policy, act, &(trp_net_rows){.outputs = {actions}}));
     if (!policy->place.greedy && policy->control.noise > 0)
         add_noise(policy, act, actions);
     box_stretch(&policy->box, act->rows, actions);
@@ -37,8 +54,7 @@ static trp_status act_deterministic(struct control_policy *policy, const trp_act
 
 static trp_status act_gaussian(struct control_policy *policy, const trp_act *act)
 {
-    TRP_TRY(policy_net_say(&policy->net, act,
-                           &(trp_net_rows){.outputs = {policy->mean, policy->log_std}}));
+    TRP_TRY(say_normal(policy, act, &(trp_net_rows){.outputs = {policy->mean, policy->log_std}}));
     trp_gaussian says = control_gaussian(policy->control.kind, act->rows, policy->box.size,
                                          policy->mean, policy->log_std);
     if (says.squashed) {
@@ -68,16 +84,39 @@ static trp_status control_policy_act(trp_policy *base, const trp_act *act)
 static trp_status control_policy_load(trp_policy *base, const float *params, size_t count)
 {
     struct control_policy *policy = (struct control_policy *)base;
-    return policy_net_load(&policy->net, params, count);
+    size_t first = normalizer_count(&policy->normalizer);
+    if (count != base->param_count)
+        return policy_net_load(&policy->net, params, count); /* which says what is wrong */
+    memcpy(policy->normalizer_numbers, params, first * sizeof *params);
+    return policy_net_load(&policy->net, params + first, count - first);
 }
 
 static void control_policy_destroy(trp_policy *base)
 {
     struct control_policy *policy = (struct control_policy *)base;
     policy_net_cleanup(&policy->net);
+    trp_floats_destroy(policy->normalizer_numbers);
+    trp_floats_destroy(policy->normal_states);
     trp_floats_destroy(policy->mean);
     trp_floats_destroy(policy->log_std);
     free(policy);
+}
+
+/* Its parameters are the normaliser's numbers, then the network's. */
+static void add_normalizer(struct control_policy *policy, const trp_net_spec *spec,
+                           const trp_env_spec *env)
+{
+    policy->normalizer = normalizer_of(env, policy->control.normalize_states);
+    size_t first = normalizer_count(&policy->normalizer);
+    if (first == 0)
+        return;
+    policy->normalizer_numbers = trp_floats_create(first);
+    policy->normal_states = trp_floats_create((size_t)policy->net.rows * policy->normalizer.size);
+    size_t tensors = normalizer_tensors(&policy->normalizer, policy->tensors);
+    tensors += trp_net_tensors_at(spec, first, policy->tensors + tensors);
+    policy->base.param_count += first;
+    policy->base.tensors = policy->tensors;
+    policy->base.tensor_count = tensors;
 }
 
 trp_status control_policy_create(const struct control *control, const trp_env_spec *env,
@@ -104,6 +143,7 @@ trp_status control_policy_create(const struct control *control, const trp_env_sp
         trp_policy_destroy(&policy->base);
         return status;
     }
+    add_normalizer(policy, &spec, env);
     size_t numbers = (size_t)policy->net.rows * policy->box.size;
     policy->mean = trp_floats_create(numbers);
     policy->log_std = trp_floats_create(numbers);

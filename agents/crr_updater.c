@@ -126,7 +126,7 @@ static trp_status crr_step(trp_updater *base, const trp_update *update)
 {
     struct crr_updater *updater = (struct crr_updater *)base;
     struct target_rule target = {.period = updater->options.target_period};
-    TRP_TRY(control_batch_take(&updater->learner.batch, update));
+    TRP_TRY(control_learner_take(&updater->learner, update));
     TRP_TRY(learn_critic(updater, update));
     TRP_TRY(clone_weighted(updater, update));
     control_learner_target(&updater->learner, &target, update);

@@ -135,7 +135,7 @@ static trp_status d4pg_step(trp_updater *base, const trp_update *update)
 {
     struct d4pg_updater *updater = (struct d4pg_updater *)base;
     struct target_rule target = {updater->options.target_rate, updater->options.target_period};
-    TRP_TRY(control_batch_take(&updater->learner.batch, update));
+    TRP_TRY(control_learner_take(&updater->learner, update));
     TRP_TRY(learn_distribution(updater, update));
     TRP_TRY(follow_mean(updater, update));
     control_learner_target(&updater->learner, &target, update);

@@ -138,7 +138,7 @@ static trp_status iql_step(trp_updater *base, const trp_update *update)
 {
     struct iql_updater *updater = (struct iql_updater *)base;
     struct target_rule target = {.rate = updater->options.target_rate};
-    TRP_TRY(control_batch_take(&updater->learner.batch, update));
+    TRP_TRY(control_learner_take(&updater->learner, update));
     TRP_TRY(learn_state_values(updater, update));
     TRP_TRY(clone_better_actions(updater, update));
     TRP_TRY(learn_critics_of_values(updater, update));

@@ -25,6 +25,10 @@ enum {
      * the 1 000 000 that a table keeps. */
     IMPALA_BATCH_MAX = 4096,
     IMPALA_QUEUE_MAX = 200,
+    /* normalizer.c: rows of a batch of a pass over a dataset, and how long one is waited for before
+     * it is asked for again. */
+    NORMALIZER_BATCH = 1024,
+    NORMALIZER_WAIT_MS = 1000,
 };
 
 #endif

@@ -99,7 +99,7 @@ static trp_status mpo_step(trp_updater *base, const trp_update *update)
 {
     struct mpo_updater *updater = (struct mpo_updater *)base;
     struct target_rule target = {updater->options.target_rate, updater->options.target_period};
-    TRP_TRY(control_batch_take(&updater->learner.batch, update));
+    TRP_TRY(control_learner_take(&updater->learner, update));
     improve(updater, update);
     TRP_TRY(learn_values(updater, update));
     TRP_TRY(learn_policy_and_duals(updater, update));

@@ -135,7 +135,8 @@ static void be_conservative(struct sac_updater *updater, const trp_update *updat
     struct control_learner *learner = &updater->learner;
     conservative_add(
         &updater->conservative, &learner->critics, &learner->batch, update, CONTROL_CRITICS,
-        &(struct conservative_policy){learner->policy, update->vectors[CONTROL_PARAMS], DRAWS});
+        &(struct conservative_policy){
+            learner->policy, update->vectors[CONTROL_PARAMS] + learner->policy_first, DRAWS});
     trp_queue_copy(update->queue, &updater->numbers->conservative, updater->conservative.numbers,
                    sizeof updater->numbers->conservative);
 }
@@ -162,7 +163,7 @@ static trp_status sac_step(trp_updater *base, const trp_update *update)
 {
     struct sac_updater *updater = (struct sac_updater *)base;
     struct target_rule target = {.rate = updater->options.target_rate};
-    TRP_TRY(control_batch_take(&updater->learner.batch, update));
+    TRP_TRY(control_learner_take(&updater->learner, update));
     soft_targets(updater, update);
     if (updater->options.conservative > 0)
         be_conservative(updater, update);

@@ -126,7 +126,7 @@ static trp_status td3_step(trp_updater *base, const trp_update *update)
 {
     struct td3_updater *updater = (struct td3_updater *)base;
     struct target_rule target = {.rate = updater->options.target_rate};
-    TRP_TRY(control_batch_take(&updater->learner.batch, update));
+    TRP_TRY(control_learner_take(&updater->learner, update));
     smooth_targets(updater, update);
     TRP_TRY(critics_learn(&updater->learner.critics, update, CONTROL_CRITICS,
                           &updater->learner.batch, updater->targets, &updater->numbers->critics));

@@ -68,6 +68,28 @@ KERNEL_BODY void add_actions_each(const struct add_actions_arguments *a, size_t 
 
 EACH_KERNEL(add_actions)
 
+/* ---- states.normalize: to mean 0 and deviation 1 */
+
+struct normalize_arguments {
+    uint32_t rows, size;
+    const float *numbers; /* [2][size]: means, deviations */
+    const float *states;  /* [rows][size] */
+    float *normal;
+};
+
+KERNEL_BODY size_t normalize_count(const struct normalize_arguments *a)
+{
+    return (size_t)a->rows * a->size;
+}
+
+KERNEL_BODY void normalize_each(const struct normalize_arguments *a, size_t i)
+{
+    size_t k = i % a->size;
+    a->normal[i] = (a->states[i] - a->numbers[k]) / a->numbers[a->size + k];
+}
+
+EACH_KERNEL(normalize)
+
 /* ---- torso.pixels: frames that lie one behind the other, as channels of one image */
 
 /* A row of bytes, [frames][height][width][channels]; all 0: the network reads no image. */

@@ -53,6 +53,8 @@ typedef struct {
     uint32_t batch_size; /* 0: the agent's */
     trp_device *device;  /* where it is to learn (device.h); NULL: "cpu" */
     uint32_t threads;    /* of each network's passes (nn.h); 0: 1 */
+    const char *dataset; /* the store that it learns from (source.h), read by agents that want to
+                            know all of it at once; NULL: it learns from what comes */
 } trp_updater_options;
 
 /* An algorithm. Every function gets the agent whose options it reads. */

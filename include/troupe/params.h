@@ -147,9 +147,10 @@ TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_par
 
 /* Loads such a file, a learner's checkpoint, or what PyTorch wrote with these names and shapes,
  * into a policy; of a checkpoint, the part that was published. `version` may be NULL; without the
- * note it is 0. Other tensors are left alone. FAILED_PRECONDITION names the tensor that is missing,
- * has another shape or lies elsewhere, OUT_OF_RANGE the first that has a number which is not
- * finite; other failures as trp_checkpoint_read() and the policy's load. */
+ * note it is 0. Other tensors are left alone where trp_params_write() did not make the file.
+ * FAILED_PRECONDITION names the tensor that is missing, is too many, has another shape or lies
+ * elsewhere, OUT_OF_RANGE the first that has a number which is not finite; other failures as
+ * trp_checkpoint_read() and the policy's load. */
 TRP_API TRP_MUST_USE trp_status trp_params_load(const char *path, trp_policy *policy,
                                                 uint64_t *version);
 

@@ -12,6 +12,7 @@
 #ifndef TRP_TD3_H
 #define TRP_TD3_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <troupe/agent.h>
@@ -40,8 +41,10 @@ typedef struct {
     float target_noise;    /* deviation of what smooths the target policy; negative: 0 */
     float target_noise_clip;
     float imitation; /* alpha: what following the critic weighs beside imitation, 2.5 in the paper;
-                        0: nothing is imitated. States, which the paper normalises over its data,
-                        are as they are stored */
+                        0: nothing is imitated */
+    bool normalize_states; /* networks see (state - mean) / (deviation + 1e-3) of the learner's
+                              .dataset, as TD3+BC's paper has it and Acme's has not; without a
+                              dataset the learner refuses to begin */
 
     float noise;          /* deviation of exploration; negative: 0 */
     int64_t random_steps; /* any action, each as likely, while all actors together take so many;

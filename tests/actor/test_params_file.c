@@ -233,6 +233,23 @@ static void a_file_of_another_network_is_refused_by_name(void **state)
     }
 }
 
+static void a_tensor_too_many_is_refused_in_a_file_of_ours_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct keeper *keeper = &fixture->keeper;
+    assert_int_equal(trp_params_load(fixture->golden, &keeper->base, NULL), TRP_OK);
+    trp_params_state saved = {.params = keeper->params, .count = keeper->base.param_count};
+    assert_int_equal(trp_params_write(fixture->written, &saved, &keeper->base), TRP_OK);
+    const char *last = keeper->tensors[--keeper->base.tensor_count].name;
+    char *words =
+        xasprintf("%s has a tensor %s, which the network has not", fixture->written, last);
+    assert_int_equal(trp_params_load(fixture->written, &keeper->base, NULL),
+                     TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), words));
+    assert_int_equal(trp_params_load(fixture->golden, &keeper->base, NULL), TRP_OK);
+    free(words);
+}
+
 static void a_tensor_that_is_not_finite_is_refused_by_name(void **state)
 {
     struct fixture *fixture = *state;
@@ -255,6 +272,7 @@ int main(void)
         TEST(a_file_of_pytorch_gives_the_outputs_of_its_module),
         TEST(what_is_written_has_pytorchs_names_shapes_and_bytes),
         TEST(a_file_of_another_network_is_refused_by_name),
+        TEST(a_tensor_too_many_is_refused_in_a_file_of_ours_alone),
         TEST(a_tensor_that_is_not_finite_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,17 +78,22 @@ struct study {
     float *params;
 };
 
-static inline struct study *study_create(const trp_agent *agent, const trp_env_spec *env,
-                                         uint32_t batch_size, uint64_t seed)
+static inline struct study *study_create_with(const trp_agent *agent, const trp_env_spec *env,
+                                              const trp_updater_options *options, uint64_t seed)
 {
     struct study *study = xcalloc(1, sizeof *study);
-    trp_updater_options options = {.batch_size = batch_size};
-    if (agent->impl->updater(agent, env, &options, &study->updater) != TRP_OK)
+    if (agent->impl->updater(agent, env, options, &study->updater) != TRP_OK)
         fail_msg("%s", trp_last_error());
     assert_int_equal(update_prepare(&study->run, study->updater, seed), TRP_OK);
     study->count = study->updater->vectors[0].count;
     study->params = study->run.values[0];
     return study;
+}
+
+static inline struct study *study_create(const trp_agent *agent, const trp_env_spec *env,
+                                         uint32_t batch_size, uint64_t seed)
+{
+    return study_create_with(agent, env, &(trp_updater_options){.batch_size = batch_size}, seed);
 }
 
 /* A batch of so many items is refused with these words. */

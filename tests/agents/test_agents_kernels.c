@@ -137,6 +137,14 @@ static void numbers_are_those_of_the_host(void **state)
                     &(struct discounts_arguments){count, 0.99F, from, to});
         for (size_t k = 0; k < 258; k++)
             assert_true(to[k] == (k < count ? 0.99F * from[k] : before[k]));
+        memcpy(to, before, sizeof to);
+        twin_kernel(
+            &rng, kernel_named("states.normalize"),
+            &(struct normalize_arguments){count / 2, 2, (float[]){3, 5, 0.5F, 8}, from, to});
+        for (size_t k = 0; k < 258; k++)
+            assert_true(to[k] == (k >= count / 2 * 2 ? before[k]
+                                  : k % 2 == 0       ? (from[k] - 3) / 0.5F
+                                                     : (from[k] - 5) / 8));
     }
 }
 

@@ -71,8 +71,8 @@ trp_status torso_check(const char *who, trp_torso network, const trp_env_spec *e
     if (dtype != TRP_FLOAT32 && dtype != TRP_UINT8)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s: %s observes integers, needs float32 or uint8: its network has no "
-                        "embedding (an agent of your own may have one: docs/extending.md)",
-                        who, env->name);
+                        "embedding; \"%s%cone_hot=N\" makes rows of N floats of integers below N",
+                        who, env->name, env->name, strchr(env->name, '?') ? '&' : '?');
     char shape[256];
     trp_torso kind = torso_kind(network, env);
     observation_text(&env->observations[0], shape);

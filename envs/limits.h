@@ -15,6 +15,8 @@ enum {
     ENV_KEYS_MAX = 32, /* arguments and wrappers of one */
     /* One observation of one copy: 170 RGB pictures of 256 x 512. */
     ENV_OBSERVATION_BYTES_MAX = 64 << 20,
+    /* one_hot.c: floats of one integer, 4 MB. */
+    ONE_HOT_MAX = 1 << 20,
     /* normalize_return.c: as Gymnasium's and Stable-Baselines3's users know it. */
     ENV_REWARD_BOUND = 10,
 };

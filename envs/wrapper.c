@@ -12,7 +12,8 @@ enum { STATE_ALIGNMENT = 16 };
 static const trp_env_impl *wrappers[ENV_WRAPPERS_MAX] = {
     &action_repeat_impl,    &clip_reward_impl, &frame_skip_impl,
     &frame_stack_impl,      &grayscale_impl,   &normalize_observation_impl,
-    &normalize_return_impl, &resize_impl,      &time_limit_impl,
+    &normalize_return_impl, &one_hot_impl,     &resize_impl,
+    &time_limit_impl,
 };
 
 static size_t wrapper_count(void)

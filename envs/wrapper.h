@@ -19,7 +19,8 @@ struct statistics {
 };
 
 extern const trp_env_impl action_repeat_impl, clip_reward_impl, frame_skip_impl, frame_stack_impl,
-    grayscale_impl, normalize_observation_impl, normalize_return_impl, resize_impl, time_limit_impl;
+    grayscale_impl, normalize_observation_impl, normalize_return_impl, one_hot_impl, resize_impl,
+    time_limit_impl;
 
 /* NULL: no wrapper has this key. */
 const trp_env_impl *wrapper_find(const char *key);

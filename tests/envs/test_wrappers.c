@@ -11,7 +11,7 @@
 
 #include <troupe/wrapper.h>
 
-enum { HIGH = 7, WIDE = 5, PIXELS = HIGH * WIDE, NUMBERS = 2, STACK = 4, STEPS = 600 };
+enum { HIGH = 7, WIDE = 5, PIXELS = HIGH * WIDE, NUMBERS = 2, STACK = 4, STEPS = 600, TENSORS = 3 };
 
 /* ---- pictures that are drawn, and two numbers --------------------------------------------------
  */
@@ -73,11 +73,11 @@ struct scene {
     union {
         struct film film;
         uint8_t bytes[STACK * sizeof(struct film)];
-    } now[2], last[2];
+    } now[TENSORS], last[TENSORS];
     float reward, discount;
     bool terminated, truncated;
     trp_env_buffers buffers;
-    void *rows[2], *finals[2];
+    void *rows[TENSORS], *finals[TENSORS];
 };
 
 static struct scene *scene_create(const char *name)
@@ -86,7 +86,7 @@ static struct scene *scene_create(const char *name)
     assert_non_null(scene);
     if (trp_env_create(&scene->env, name, &(trp_env_options){.seed = 5}) != TRP_OK)
         fail_msg("%s", trp_last_error());
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < TENSORS; i++) {
         scene->rows[i] = scene->now[i].bytes;
         scene->finals[i] = scene->last[i].bytes;
     }
@@ -399,6 +399,106 @@ static void a_resized_pixel_is_the_mean_of_its_area(void **state)
     }
 }
 
+/* ---- integers ------------------------------------------------------------------------------ */
+
+enum { WORDS = 5, TOKENS = 3 };
+
+struct words {
+    int32_t tokens[TOKENS];
+    int64_t page;
+    float weight;
+};
+
+static trp_status words_reset(void *state, trp_rng *rng)
+{
+    struct words *words = state;
+    for (size_t i = 0; i < TOKENS; i++)
+        words->tokens[i] = (int32_t)trp_rng_below(rng, WORDS);
+    words->page = (int64_t)trp_rng_below(rng, WORDS);
+    words->weight = (float)trp_rng_normal(rng);
+    return TRP_OK;
+}
+
+/* Action 1 is beyond the last word, 2 below the first, 3 far beyond. */
+static trp_status words_step(void *state, trp_rng *rng, const void *action,
+                             trp_env_outcome *outcome)
+{
+    struct words *words = state;
+    int32_t chosen = *(const int32_t *)action;
+    TRP_TRY(words_reset(state, rng));
+    outcome->terminated = trp_rng_below(rng, 15) == 0;
+    if (chosen == 1)
+        words->tokens[2] = WORDS;
+    if (chosen == 2)
+        words->page = -1;
+    if (chosen == 3)
+        words->page = (int64_t)1 << 32;
+    return TRP_OK;
+}
+
+static void words_observe(const void *state, void *const *observations)
+{
+    const struct words *words = state;
+    memcpy(observations[0], words->tokens, sizeof words->tokens);
+    memcpy(observations[1], &words->page, sizeof words->page);
+    memcpy(observations[2], &words->weight, sizeof words->weight);
+}
+
+static const trp_env_impl words_impl = {
+    .spec = {.name = "Words",
+             .observations = {{.name = "tokens", .dtype = TRP_INT32, .rank = 1, .shape = {TOKENS}},
+                              {.name = "page", .dtype = TRP_INT64},
+                              {.name = "weight", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
+             .action_count = 4},
+    .state_bytes = sizeof(struct words),
+    .reset = words_reset,
+    .step = words_step,
+    .observe = words_observe,
+};
+
+static void assert_one_hot(const float *row, int64_t integer)
+{
+    for (int64_t i = 0; i < WORDS; i++)
+        assert_true(row[i] == (i == integer ? 1.0F : 0.0F));
+}
+
+static void integers_become_ones_in_their_places(void **state)
+{
+    (void)state;
+    struct scene *bare = scene_create("Words"), *wrapped = scene_create("Words?one_hot=5");
+    const trp_tensor_spec *specs = trp_env_get_spec(wrapped->env)->observations;
+    assert_true(specs[0].dtype == TRP_FLOAT32 && specs[1].dtype == TRP_FLOAT32);
+    assert_true(specs[0].rank == 2 && specs[0].shape[0] == TOKENS && specs[0].shape[1] == WORDS);
+    assert_true(specs[1].rank == 1 && specs[1].shape[0] == WORDS);
+    for (int i = 0; i < STEPS; i++) {
+        scene_step(bare, 0);
+        scene_step(wrapped, 0);
+        assert_outcomes(bare, wrapped);
+        for (size_t k = 0; k < TOKENS; k++)
+            assert_one_hot((const float *)seen(wrapped, 0) + k * WORDS,
+                           ((const int32_t *)seen(bare, 0))[k]);
+        assert_one_hot(seen(wrapped, 1), *(const int64_t *)seen(bare, 1));
+        assert_memory_equal(seen(bare, 2), seen(wrapped, 2), sizeof(float));
+    }
+    scene_destroy(bare);
+    scene_destroy(wrapped);
+}
+
+static void an_integer_that_has_no_place_is_refused_by_name(void **state)
+{
+    static const char *const words[] = {"one_hot=5: number 2 of 'tokens' is 5, must be 0 to 4",
+                                        "one_hot=5: number 0 of 'page' is -1, must be 0 to 4",
+                                        "number 0 of 'page' is 4294967296, must be 0 to 4"};
+    (void)state;
+    for (int32_t action = 1; action <= 3; action++) {
+        struct scene *scene = scene_create("Words?one_hot=5");
+        assert_int_equal(trp_env_step(scene->env, &action, &scene->buffers), TRP_INVALID_ARGUMENT);
+        if (!strstr(trp_last_error(), words[action - 1]))
+            fail_msg("'%s' is not in '%s'", words[action - 1], trp_last_error());
+        scene_destroy(scene);
+    }
+}
+
 /* ---- together
  * ------------------------------------------------------------------------------------ */
 
@@ -437,6 +537,9 @@ static void what_a_wrapper_cannot_be_around_is_refused(void **state)
         {"Catch?clip_reward=-1", "clip_reward is -1, must be"},
         {"Catch?grayscale=1", "no observation is uint8 [h, w, 3]"},
         {"Film?grayscale=1&grayscale=1", "no observation is uint8 [h, w, 3]"},
+        {"Catch?one_hot=4", "one_hot: no observation is int32 or int64"},
+        {"FrozenLake-v1?one_hot=16&one_hot=2", "one_hot: no observation is int32 or int64"},
+        {"FrozenLake-v1?one_hot=0", "one_hot is 0, must be"},
         {"Catch?resize=4,4", "resize: no observation is uint8"},
         {"Film?resize=4,4,4", "resize is 4,4,4, must be"},
         {"Film?frame_stack=2&frame_stack=2&frame_stack=2&frame_stack=2&frame_stack=2&frame_stack=2",
@@ -598,6 +701,8 @@ int main(void)
         cmocka_unit_test(a_clipped_reward_is_within_its_bound),
         cmocka_unit_test(gray_pictures_are_the_brightness_of_coloured_ones),
         cmocka_unit_test(a_resized_pixel_is_the_mean_of_its_area),
+        cmocka_unit_test(integers_become_ones_in_their_places),
+        cmocka_unit_test(an_integer_that_has_no_place_is_refused_by_name),
         cmocka_unit_test(wrappers_compose_from_left_to_right_and_can_be_resumed),
         cmocka_unit_test(what_a_wrapper_cannot_be_around_is_refused),
         cmocka_unit_test(a_wrapper_of_ones_own_composes_with_others),
@@ -605,7 +710,7 @@ int main(void)
         cmocka_unit_test(what_is_no_wrapper_is_refused),
     };
     if (trp_env_register(&film_impl) != TRP_OK || trp_env_register(&lift_impl) != TRP_OK ||
-        trp_env_wrapper_register(&late_impl) != TRP_OK)
+        trp_env_register(&words_impl) != TRP_OK || trp_env_wrapper_register(&late_impl) != TRP_OK)
         return 1;
     return cmocka_run_group_tests_name("env_wrappers", tests, NULL, NULL);
 }

@@ -1,13 +1,15 @@
 /* Pages of troupe.Replay's Fetch, decoded item by item. An item too large for one answer comes in
  * parts, which are put together here: one item at most is in memory, as the server has it and
- * decoded. */
+ * decoded. A server that keeps answering and brings nothing is left. */
 #include "fetch.h"
 
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/limits.h"
 #include "core/words.h"
+#include "limits.h"
 
 void fetch_open(struct item_fetch *fetch, const struct target *target, const char *table,
                 Troupe__ReplayFilter *filter)
@@ -34,11 +36,33 @@ static trp_status take_samples(struct item_fetch *fetch, trp_bytes samples, bool
     return status;
 }
 
-/* Every answer brings something, or a server could keep us for ever. */
-static bool goes_on(const struct item_fetch *fetch, const Troupe__ReplayFetchResponse *page)
+/* The parts of an item begin behind the last whole one, and each goes on where the last ended. */
+static bool part_goes_on(const struct item_fetch *fetch, const Troupe__ReplayFetchRest *rest)
 {
-    return !page->more || page->last > fetch->request.after || !fetch->asked ||
-           (page->rest && page->samples.len > 0);
+    const Troupe__ReplayFetchRest *last = &fetch->rest;
+    if (fetch->part.size == 0)
+        return rest->sequence > fetch->request.after;
+    return rest->sequence == last->sequence &&
+           (rest->chunks != last->chunks ? rest->chunks > last->chunks : rest->bytes > last->bytes);
+}
+
+/* Every answer brings something, or a server could keep us for ever. */
+static trp_status page_check(const struct item_fetch *fetch,
+                             const Troupe__ReplayFetchResponse *page)
+{
+    const char *server = fetch->target->text;
+    bool goes_on = page->rest ? part_goes_on(fetch, page->rest)
+                              : !page->more || page->last > fetch->request.after || !fetch->asked;
+    if (!goes_on)
+        return trp_fail(TRP_INTERNAL, "%s sends the same items again", server);
+    if (page->rest && page->gone)
+        return trp_fail(TRP_INTERNAL, "%s sends a part of an item that has gone", server);
+    if (page->rest && page->samples.len < FETCH_PART_BYTES_MIN)
+        return trp_fail(TRP_INTERNAL,
+                        "%s sends a part of %zu bytes, and says that there is more: no server of "
+                        "troupe's sends less than %d of a large item",
+                        server, page->samples.len, FETCH_PART_BYTES_MIN);
+    return TRP_OK;
 }
 
 static trp_status fetch_more(struct item_fetch *fetch)
@@ -51,11 +75,11 @@ static trp_status fetch_more(struct item_fetch *fetch)
         buffer_cleanup(&fetch->part);
     if (status != TRP_OK)
         return status;
-    status =
-        take_samples(fetch, (trp_bytes){page->samples.data, page->samples.len}, page->rest == NULL);
+    status = page_check(fetch, page);
+    if (status == TRP_OK)
+        status = take_samples(fetch, (trp_bytes){page->samples.data, page->samples.len},
+                              page->rest == NULL);
     status = target_malformed(fetch->target, status);
-    if (status == TRP_OK && !goes_on(fetch, page))
-        status = trp_fail(TRP_INTERNAL, "%s sends the same items again", fetch->target->text);
     troupe__replay_fetch_rest__init(&fetch->rest);
     if (page->rest) {
         fetch->rest.sequence = page->rest->sequence;
@@ -81,13 +105,25 @@ static trp_status damage_told(const struct item_fetch *fetch, trp_status status)
     return status;
 }
 
+/* By when there is an item, or a part of one: answers that bring neither may go on for ever. */
+static struct deadline fetch_deadline(const struct item_fetch *fetch)
+{
+    return deadline_in_ms(&clock_monotonic, target_answer_ms(fetch->target));
+}
+
 static trp_status item_next(struct item_fetch *fetch, trp_item_data *item, bool *more)
 {
+    struct deadline until = fetch_deadline(fetch);
     for (;;) {
         TRP_TRY(target_malformed(fetch->target, trp_item_reader_next(fetch->reader, item, more)));
         if (*more || !fetch->more)
             return TRP_OK;
+        if (deadline_passed(until, &clock_monotonic))
+            return trp_fail(TRP_DEADLINE_EXCEEDED, "%s: no item came in %g s, in many answers",
+                            fetch->target->text, (double)target_answer_ms(fetch->target) / 1000);
         TRP_TRY(fetch_more(fetch));
+        if (fetch->part.size > 0)
+            until = fetch_deadline(fetch);
     }
 }
 

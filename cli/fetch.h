@@ -20,7 +20,8 @@ void fetch_open(struct item_fetch *fetch, const struct target *target, const cha
                 Troupe__ReplayFilter *filter);
 
 /* `*more` false: that was all. `item` is valid until the next call. UNIMPLEMENTED: see
- * trp_item_reader_next(). */
+ * trp_item_reader_next(). INTERNAL: an answer brings nothing new, or an item in tiny parts;
+ * DEADLINE_EXCEEDED: answers come, and no item with them, for as long as one answer may take. */
 TRP_MUST_USE trp_status fetch_next(struct item_fetch *fetch, trp_item_data *item, bool *more);
 void fetch_close(struct item_fetch *fetch);
 

@@ -217,11 +217,16 @@ trp_status target_malformed(const struct target *target, trp_status status)
     return trp_fail(TRP_INTERNAL, "%s: what came is malformed: %s", target->text, trp_last_error());
 }
 
+/* A store that is open in this process works on this thread: nobody else is waited for. */
+int64_t target_answer_ms(const struct target *target)
+{
+    return target->server ? -1 : target->answer_ms;
+}
+
 trp_status target_call(const struct target *target, const char *method,
                        const ProtobufCMessage *request, ProtobufCMessage **reply)
 {
-    /* A store that is open in this process works on this thread: nobody else is waited for. */
-    trp_call_options options = {.timeout_ms = target->server ? -1 : target->answer_ms};
+    trp_call_options options = {.timeout_ms = target_answer_ms(target)};
     TRP_TRY(trp_call(target->service, method, request, reply, &options));
     return reply_check(target, method, reply);
 }

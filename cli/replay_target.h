@@ -70,6 +70,8 @@ TRP_MUST_USE trp_status target_open(struct target *target, const char *text, enu
 char *target_store_dir(const char *text);
 void target_close(struct target *target);
 
+int64_t target_answer_ms(const struct target *target); /* for one answer; -1: for ever */
+
 /* trp_call() with a bound that a person waits for. INTERNAL: an answer that lacks a part which
  * every server of ours gives, so that commands may take it for granted; shapes of values they
  * check. */

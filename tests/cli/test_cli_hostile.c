@@ -15,7 +15,8 @@ struct liar {
     Troupe__ReplayTablesResponse *tables;
     Troupe__ReplayItemsResponse items;
     Troupe__ReplayFetchResponse fetch;
-    trp_bytes sample; /* what a SampleStream gives */
+    void (*fetch_step)(Troupe__ReplayFetchResponse *fetch); /* before each answer, or NULL */
+    trp_bytes sample;                                       /* what a SampleStream gives */
 };
 
 /* Of a table that is as it should be, apart from its words. */
@@ -79,6 +80,8 @@ static void on_fetch(replay_service *service, const Troupe__ReplayFetchRequest *
     (void)in;
     struct liar *liar = (struct liar *)service;
     mutex_lock(&liar->mutex);
+    if (liar->fetch_step)
+        liar->fetch_step(&liar->fetch);
     done(&liar->fetch, data);
     mutex_unlock(&liar->mutex);
 }
@@ -294,6 +297,69 @@ static void items_that_are_none_end_a_dump_and_are_no_wrong_usage(void **state)
     }
 }
 
+static void step_nothing(Troupe__ReplayFetchResponse *fetch)
+{
+    (void)fetch;
+}
+
+static void step_part(Troupe__ReplayFetchResponse *fetch)
+{
+    fetch->rest->bytes++;
+}
+
+static void step_chunk(Troupe__ReplayFetchResponse *fetch)
+{
+    fetch->rest->chunks++;
+}
+
+static void step_gone(Troupe__ReplayFetchResponse *fetch)
+{
+    fetch->gone = true;
+    fetch->rest->sequence = ++fetch->last + 1;
+}
+
+static void step_page(Troupe__ReplayFetchResponse *fetch)
+{
+    fetch->rest = NULL;
+    fetch->more = true;
+    fetch->samples.len = 0;
+    fetch->last++;
+}
+
+static void a_server_that_always_has_more_to_come_is_left(void **state)
+{
+    enum { PART = 1 << 20 };
+    struct stage *stage = *state;
+    Troupe__ReplayFetchResponse *fetch = &stage->liar.fetch;
+    Troupe__ReplayItem item = TROUPE__REPLAY_ITEM__INIT, *items[] = {&item};
+    Troupe__ReplayFetchRest rest = TROUPE__REPLAY_FETCH_REST__INIT;
+    uint8_t *part = xcalloc(1, PART);
+    const struct {
+        void (*step)(Troupe__ReplayFetchResponse *fetch);
+        size_t size;
+        const char *error;
+    } rows[] = {
+        {step_nothing, PART, "sends the same items again"},
+        {step_part, 7, "sends a part of 7 bytes, and says that there is more"},
+        {step_chunk, PART - 1, "sends a part of 1048575 bytes, and says that there is more"},
+        {step_gone, PART, "sends a part of an item that has gone"},
+        {step_page, 0, "no item came in 1 s, in many answers"},
+    };
+    answer_fill(stage, "t");
+    stage->liar.items.items = items;
+    stage->liar.items.n_items = 1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rest = (Troupe__ReplayFetchRest)TROUPE__REPLAY_FETCH_REST__INIT;
+        rest.sequence = 1;
+        fetch->rest = &rest;
+        fetch->samples = (ProtobufCBinaryData){rows[i].size, part};
+        stage->liar.fetch_step = rows[i].step;
+        assert_lied(stage, 1, "replay peek %s t 1 --timeout 1", stage->address);
+        assert_one_error(stage->desk, rows[i].error);
+    }
+    free(part);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, stage_setup, stage_teardown)
 
 int main(void)
@@ -303,6 +369,7 @@ int main(void)
         CASE(what_was_typed_is_echoed_escaped),
         CASE(an_answer_that_lacks_a_part_is_a_message),
         CASE(items_that_are_none_end_a_dump_and_are_no_wrong_usage),
+        CASE(a_server_that_always_has_more_to_come_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,10 @@ enum {
      * window, at least one message, and 64 messages of small ones. */
     RPC_INBOX_BYTES = 64 * 1024,
     RPC_INBOX_MESSAGES = 64,
-    /* rpc/: messages before a stream's status that stay for a caller whose send found it ended: the
-     * transport's window of small ones, 150 bytes each; of long ones it has fewer. */
-    RPC_ENDED_MESSAGES_MAX = 1 << 16,
+    /* rpc/: memory of messages before a stream's status that stay for a caller whose send found it
+     * ended, and one more message: what the transport has of them by then, which is its window, of
+     * 64 KB to some MB; small ones take 150 bytes each. */
+    RPC_ENDED_BYTES_MAX = 16 << 20,
     /* rpc/: how long a group_end that wants to be called at once waits behind local callers, who
      * come every 100 us when they come: to wake the reactor for each costs more than what they do.
      */

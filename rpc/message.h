@@ -40,6 +40,12 @@ void rpc_messages_push(struct rpc_messages *list, trp_message *message);
 trp_message *rpc_messages_pop(struct rpc_messages *list); /* NULL when empty */
 void rpc_messages_clear(struct rpc_messages *list);
 
+/* The memory that they take, empty ones, too. */
+static inline uint64_t rpc_messages_memory(const struct rpc_messages *list)
+{
+    return list->bytes + list->count * sizeof(struct trp_message);
+}
+
 /* Takes `buffer`. One slice is referred to, several are joined in one copy or, `in_parts`, referred
  * to as well. NULL: no memory. */
 trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer, bool in_parts);

@@ -173,7 +173,7 @@ static trp_status remote_receive(trp_stream *base, trp_message **message, struct
  * which wait at this side by now; the caller may still ask for them. */
 static trp_status failed_send(struct remote_stream *stream, struct deadline deadline)
 {
-    while (!stream->over && stream->ready.count < RPC_ENDED_MESSAGES_MAX) {
+    while (!stream->over && rpc_messages_memory(&stream->ready) < RPC_ENDED_BYTES_MAX) {
         if (!stream->reading && !stream->read_over)
             stream_start_read(stream);
         if (!stream_pump(stream, deadline))

@@ -24,7 +24,7 @@ void rpc_unread_count(trp_server_call *call)
 {
     struct rpc_unread *unread = &call->server->unread;
     uint64_t before = call->unread_bytes;
-    uint64_t now = call->out.bytes + call->out.count * sizeof(trp_message) + call->sending_bytes;
+    uint64_t now = rpc_messages_memory(&call->out) + call->sending_bytes;
     call->unread_bytes = now;
     unread->bytes += now - before; /* modulo 2^64 */
     call->took |= now < before || before == 0;

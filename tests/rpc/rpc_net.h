@@ -176,7 +176,8 @@ static void fail_received(void *arg, trp_server_call *call, trp_message *message
     note(service, &service->received);
 }
 
-enum { LAST_WORDS = 100 };
+/* 5000 of 9 bytes: as much as a stream of gRPC takes in unread. */
+enum { LAST_WORDS = 5000 };
 
 /* Takes one message, answers with many, and ends. */
 static void last_received(void *arg, trp_server_call *call, trp_message *message)

@@ -58,6 +58,24 @@ static uint64_t memory_of_unpacking(const ProtobufCMessageDescriptor *descriptor
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
+static void messages_without_bytes_take_memory(void **state)
+{
+    enum { COUNT = 1000, BYTES = 64 };
+    struct rpc_messages list = {0};
+    (void)state;
+    for (size_t bytes = 0; bytes <= BYTES; bytes += BYTES) {
+        uint64_t taken = 0;
+        for (int i = 0; i < COUNT; i++) {
+            trp_message *message = trp_message_create(bytes);
+            taken += block_of_memory(message);
+            rpc_messages_push(&list, message);
+        }
+        assert_in_range(rpc_messages_memory(&list), taken * 9 / 10, taken);
+        rpc_messages_clear(&list);
+        assert_int_equal(rpc_messages_memory(&list), 0);
+    }
+}
+
 #define FIELD(descriptor, bytes)                                                                   \
     {                                                                                              \
         &troupe__test__##descriptor##__descriptor,                                                 \
@@ -136,6 +154,7 @@ static void what_others_leave_of_a_budget_is_refused_until_it_is_given_back(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_without_bytes_take_memory),
         cmocka_unit_test(a_message_takes_no_more_memory_than_it_was_taken_for),
         cmocka_unit_test(what_others_leave_of_a_budget_is_refused_until_it_is_given_back),
     };

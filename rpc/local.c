@@ -9,7 +9,6 @@
  * One struct holds both ends: the stream goes with its client, the call with closed(). */
 #include "server.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "core/alloc.h"
@@ -208,18 +207,26 @@ static trp_status local_timed_out(const struct rpc_local_stream *stream, const c
     return trp_fail(TRP_DEADLINE_EXCEEDED, "%s in-process: %s in time", stream->base.path, what);
 }
 
+/* A flush with nothing that holds messages back ends the stream: with the server's finish, which
+ * nothing can come behind, or for want of memory. */
+static trp_status sent_behind_finish(struct rpc_local_stream *stream)
+{
+    stream->sent_late = true;
+    local_flush(&stream->call);
+    return local_end_status(stream);
+}
+
 static trp_status local_wait_writable(struct rpc_local_stream *stream, struct deadline deadline)
 {
     while (!stream->over) {
         if (stream->half_closed)
             return trp_fail(TRP_FAILED_PRECONDITION, "%s: a send after the half-close",
                             stream->base.path);
-        stream->sent_late = stream->call.finish_wanted;
-        if (stream->sent_late)
-            local_flush(&stream->call);
-        else if (stream->call.read_wanted)
+        if (stream->call.finish_wanted)
+            return sent_behind_finish(stream);
+        if (stream->call.read_wanted)
             return TRP_OK;
-        else if (!wait_change(stream, deadline))
+        if (!wait_change(stream, deadline))
             return local_timed_out(stream, "no room for a message");
     }
     return local_end_status(stream);

@@ -8,7 +8,7 @@ void call_ring_ask(struct call_ring *ring, ProtobufCService *service, const char
                    const ProtobufCMessage *request, const trp_call_options *options)
 {
     assert(call_ring_has_room(ring));
-    struct ring_call *call = &ring->calls[(ring->first + ring->count++) % CALL_RING];
+    struct ring_call *call = &ring->calls[(ring->first + ring->count++) % RPC_RING_CALLS];
     trp_call_options own = *options;
     *call = (struct ring_call){.asked_ns = clock_now_ns(&clock_monotonic)};
     if (own.room) {
@@ -22,7 +22,7 @@ trp_status call_ring_take(struct call_ring *ring, trp_stop *cancel, struct ring_
                           ProtobufCMessage **reply)
 {
     assert(ring->count > 0);
-    struct ring_call *call = &ring->calls[ring->first++ % CALL_RING];
+    struct ring_call *call = &ring->calls[ring->first++ % RPC_RING_CALLS];
     ring->count--;
     trp_status status = trp_future_finish(call->future, cancel, reply);
     call->future = NULL;
@@ -34,5 +34,5 @@ trp_status call_ring_take(struct call_ring *ring, trp_stop *cancel, struct ring_
 void call_ring_drop(struct call_ring *ring)
 {
     for (; ring->count > 0; ring->count--)
-        trp_future_destroy(ring->calls[ring->first++ % CALL_RING].future);
+        trp_future_destroy(ring->calls[ring->first++ % RPC_RING_CALLS].future);
 }

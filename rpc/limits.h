@@ -56,6 +56,9 @@ enum {
     /* rpc/: how late a call whose time is up may end as it asks why its peer is not there: 100
      * times what a connection within a host takes. */
     RPC_REACH_MS = 100,
+    /* call_ring.h: parts of something large under way: one is copied here, one is on the wire, one
+     * is copied at the other end. */
+    RPC_RING_CALLS = 3,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,
 };

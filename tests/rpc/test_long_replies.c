@@ -235,7 +235,7 @@ static void ask_in_ring(struct call_ring *ring, ProtobufCService *service, size_
 static void parts_of_a_ring_come_in_their_order(void **state)
 {
     struct lender *lender = *state;
-    enum { PARTS = 3 * CALL_RING + 1 };
+    enum { PARTS = 3 * RPC_RING_CALLS + 1 };
     uint8_t *bytes = xcalloc(PARTS, 3 * LONG);
     ProtobufCService *service;
     struct call_ring ring = {.count = 0};
@@ -246,7 +246,8 @@ static void parts_of_a_ring_come_in_their_order(void **state)
         ProtobufCMessage *reply = NULL;
         for (; asked < PARTS && call_ring_has_room(&ring); asked++)
             ask_in_ring(&ring, service, LONG + asked, bytes + asked * 3 * LONG);
-        assert_int_equal(ring.count, PARTS - taken < CALL_RING ? PARTS - taken : CALL_RING);
+        assert_int_equal(ring.count,
+                         PARTS - taken < RPC_RING_CALLS ? PARTS - taken : RPC_RING_CALLS);
         assert_int_equal(call_ring_take(&ring, NULL, &call, &reply), TRP_OK);
         assert_int_equal(((everything *)reply)->number, LONG + taken);
         assert_ptr_equal(call.room.bytes, bytes + taken * 3 * LONG);
@@ -259,20 +260,27 @@ static void parts_of_a_ring_come_in_their_order(void **state)
     free(bytes);
 }
 
+/* Nobody writes to the room of calls that were dropped. */
 static void a_ring_that_is_dropped_is_empty(void **state)
 {
     struct lender *lender = *state;
+    uint8_t *bytes = xcalloc(RPC_RING_CALLS, LONG), *zeros = xcalloc(1, LONG);
     ProtobufCService *service;
     ProtobufCMessage *reply = NULL;
     struct call_ring ring = {.count = 0};
     assert_int_equal(trp_channel_service(lender->far, &troupe__test__test__descriptor, &service),
                      TRP_OK);
-    for (size_t i = 0; i < CALL_RING; i++)
-        ask_in_ring(&ring, service, LONG, NULL);
+    for (size_t i = 0; i < RPC_RING_CALLS; i++)
+        ask_in_ring(&ring, service, LONG, bytes + i * LONG);
     assert_int_equal(call_ring_take(&ring, NULL, NULL, &reply), TRP_OK);
     protobuf_c_message_free_unpacked(reply, NULL);
     call_ring_drop(&ring);
     assert_int_equal(ring.count, 0);
+    assert_memory_equal(bytes, lender->bytes, LONG);
+    for (size_t i = 1; i < RPC_RING_CALLS; i++)
+        assert_memory_equal(bytes + i * LONG, zeros, LONG);
+    free(bytes);
+    free(zeros);
     ask_in_ring(&ring, service, LONG + 9, NULL);
     assert_int_equal(call_ring_take(&ring, NULL, NULL, &reply), TRP_OK);
     assert_int_equal(((everything *)reply)->number, LONG + 9);

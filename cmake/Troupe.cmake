@@ -239,6 +239,18 @@ function(troupe_collective_kernels)
         COMPILE_OPTIONS "-O3;-mavx512f;-mavx512bw;-mprefer-vector-width=512")
 endfunction()
 
+# troupe_core_kernels(): the same for looks at numbers.
+function(troupe_core_kernels)
+    set_source_files_properties(core/finite_generic.c PROPERTIES COMPILE_OPTIONS -O3)
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        return()
+    endif()
+    target_sources(troupe_core PRIVATE core/finite_avx2.c core/finite_avx512.c)
+    set_source_files_properties(core/finite_avx2.c PROPERTIES COMPILE_OPTIONS "-O3;-mavx2")
+    set_source_files_properties(core/finite_avx512.c PROPERTIES
+        COMPILE_OPTIONS "-O3;-mavx512f;-mprefer-vector-width=512")
+endfunction()
+
 # troupe_compress_kernels(): the same for codes of gradients, and loops that any processor has.
 function(troupe_compress_kernels)
     set(optimize "-O3;-fno-trapping-math")

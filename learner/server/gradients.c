@@ -113,24 +113,41 @@ static trp_status look_at_all(const struct server_table *table,
                     table->workers[request->worker].name, table->vector, request->version);
 }
 
-trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRequest *request,
-                          size_t numbers, const float **grads)
+/* What is kept is what was stepped with, and DynSGD reads a gradient twice. */
+static bool is_copied(const struct server_table *table)
+{
+    return keep_logs(&table->keep) || table->shard.options.rule == TRP_SERVER_DYNSGD;
+}
+
+static trp_status take_from_memory(struct server_table *table,
+                                   const Troupe__ServerPushRequest *request, size_t numbers,
+                                   struct shard_push *push)
 {
     const struct server_table_worker *worker = &table->workers[request->worker];
+    const float *from = worker->gradients->numbers + table->first;
+    float *copy = is_copied(table) ? gradient_room(table) : NULL;
+    push->grads = copy ? copy : from;
+    push->moves = !copy;
+    return copy ? look_at_all(table, request, from, copy, numbers) : TRP_OK;
+}
+
+trp_status gradients_take(struct server_table *table, const Troupe__ServerPushRequest *request,
+                          size_t numbers, struct shard_push *push)
+{
     if (request->part_of > 0) {
-        TRP_TRY(stage_part(table, request, numbers, grads));
+        TRP_TRY(stage_part(table, request, numbers, &push->grads));
         /* All at once, with the scale that they are stepped with: the last part's. */
-        return *grads ? look_at_all(table, request, *grads, NULL, numbers) : TRP_OK;
+        return push->grads ? look_at_all(table, request, push->grads, NULL, numbers) : TRP_OK;
     }
     bool is_code = request->compression[0] != '\0';
-    bool in_memory = !is_code && request->gradients.len == 0 && worker->gradients;
+    bool in_memory =
+        !is_code && request->gradients.len == 0 && table->workers[request->worker].gradients;
     bool fits = is_code || in_memory || request->gradients.len == numbers * sizeof(float);
     TRP_TRY(check_size(table, request, numbers, fits));
+    if (in_memory)
+        return take_from_memory(table, request, numbers, push);
     if (is_code)
         TRP_TRY(decode_gradients(table, request, numbers));
-    *grads = is_code || in_memory ? gradient_room(table)
-                                  : (const float *)(const void *)request->gradients.data;
-    return look_at_all(table, request,
-                       in_memory ? worker->gradients->numbers + table->first : *grads,
-                       in_memory ? gradient_room(table) : NULL, numbers);
+    push->grads = is_code ? table->room : (const float *)(const void *)request->gradients.data;
+    return look_at_all(table, request, push->grads, NULL, numbers);
 }

@@ -287,7 +287,7 @@ trp_status keep_append(struct shard_keep *keep, enum keep_kind kind, const struc
                        uint64_t new_steps)
 {
     keep->changes++;
-    if (!keep->log || !keep->logs)
+    if (!keep_logs(keep))
         return TRP_OK;
     struct log_record record = {.kind = kind,
                                 .worker = push->worker,

@@ -23,6 +23,12 @@ enum keep_kind { KEEP_PUSH, KEEP_JOIN, KEEP_LEAVE };
 void keep_init(struct shard_keep *keep, const char *dir, const char *vector, bool logs);
 void keep_cleanup(struct shard_keep *keep); /* zeroed is fine */
 
+/* Whether what a shard takes is appended to a log. */
+static inline bool keep_logs(const struct shard_keep *keep)
+{
+    return keep->log && keep->logs;
+}
+
 /* Makes of a shard with the right options the one that was kept; *found: there was one. Its log is
  * taken with the rule and the optimizer of the life that wrote it, which the shard has changed by
  * then. `steps` are those that pushes told of. DATA_LOSS: files are damaged. FAILED_PRECONDITION:

@@ -8,6 +8,9 @@ enum {
     SHARD_WINDOW = 16,
     SHARD_WINDOW_MAX = 1024,
     SHARD_WORKERS_MAX = 4096,
+    /* shard.c: numbers of a gradient that are copied at once where they may change: 16 KB stay in a
+     * core's own cache until they are stepped with. */
+    SHARD_BLOCK = 4096,
     /* keys.c: lists of ranges that a table remembers: a learner has one or two. */
     KEY_LISTS = 64,
     /* table.c: a name is a file's. */

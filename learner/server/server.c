@@ -206,7 +206,7 @@ static trp_status take_locked(trp_parameter_server *server,
                               .scale = request->scale,
                               .ranges = list->ranges,
                               .range_count = list->count};
-    TRP_TRY(gradients_take(table, request, list->numbers, &push.grads));
+    TRP_TRY(gradients_take(table, request, list->numbers, &push));
     table->push_bytes += request->gradients.len + request->n_runs * sizeof *request->runs;
     reply->part = !push.grads;
     if (reply->part)

@@ -7,6 +7,7 @@
 
 #include <troupe/nn.h>
 #include "core/alloc.h"
+#include "core/finite.h"
 #include "limits.h"
 
 /* ---- workers ------------------------------------------------------------------------------- */
@@ -48,24 +49,50 @@ struct shard_pass {
     uint64_t lo;
     const float *grads;
     double scale;
+    bool moves; /* shard_push has it */
 };
 
-static void step_part(void *arg, size_t first, size_t size)
+/* Calls step(pass, first, grads, size) for [first, first + size) of a pass, with its gradient as it
+ * will stay. */
+static void pass_blocks(const struct shard_pass *pass, size_t first, size_t size,
+                        void (*step)(const struct shard_pass *pass, size_t first,
+                                     const float *grads, size_t size))
 {
-    const struct shard_pass *pass = arg;
+    float block[SHARD_BLOCK];
+    if (!pass->moves) {
+        step(pass, first, pass->grads + first, size);
+        return;
+    }
+    for (size_t end = first + size; first < end; first += SHARD_BLOCK) {
+        size_t numbers = end - first < SHARD_BLOCK ? end - first : SHARD_BLOCK;
+        if (!floats_copy_finite(block, pass->grads + first, numbers, (float)pass->scale)) {
+            memset(block, 0, numbers * sizeof *block);
+            atomic_store(&pass->shard->harmed, true);
+        }
+        step(pass, first, block, numbers);
+    }
+}
+
+static void step_grads(const struct shard_pass *pass, size_t first, const float *grads, size_t size)
+{
     struct param_shard *shard = pass->shard;
     size_t lo = pass->lo + first;
     float *state[TRP_OPTIMIZER_STATES_MAX] = {0};
     for (size_t k = 0; k < trp_optimizer_states(&shard->options.optimizer); k++)
         state[k] = shard->state[k] + lo;
     trp_optimizer_step(&shard->options.optimizer, shard->steps, (float)pass->scale,
-                       shard->values + lo, pass->grads + first, state, 0, size);
+                       shard->values + lo, grads, state, 0, size);
+}
+
+static void step_part(void *arg, size_t first, size_t size)
+{
+    pass_blocks(arg, first, size, step_grads);
 }
 
 static void shard_step_range(struct param_shard *shard, const struct shard_range *range,
-                             const float *grads, float scale)
+                             const float *grads, float scale, bool moves)
 {
-    struct shard_pass pass = {shard, range->lo, grads, scale};
+    struct shard_pass pass = {shard, range->lo, grads, scale, moves};
     passes_run(shard->options.passes, range->hi - range->lo, step_part, &pass);
 }
 
@@ -76,22 +103,26 @@ static void step_push(struct param_shard *shard, const struct shard_push *push, 
     shard->steps++;
     shard->version++;
     for (size_t i = 0; i < push->range_count; i++) {
-        shard_step_range(shard, &push->ranges[i], grads, push->scale * weight);
+        shard_step_range(shard, &push->ranges[i], grads, push->scale * weight, push->moves);
         grads += push->ranges[i].hi - push->ranges[i].lo;
     }
 }
 
-static void sum_part(void *arg, size_t first, size_t size)
+static void sum_grads(const struct shard_pass *pass, size_t first, const float *grads, size_t size)
 {
-    const struct shard_pass *pass = arg;
     double *sum = pass->shard->sum + pass->lo + first;
     for (size_t k = 0; k < size; k++)
-        sum[k] += pass->scale * (double)pass->grads[first + k];
+        sum[k] += pass->scale * (double)grads[k];
+}
+
+static void sum_part(void *arg, size_t first, size_t size)
+{
+    pass_blocks(arg, first, size, sum_grads);
 }
 
 static void add_push(struct param_shard *shard, const struct shard_push *push, double weight)
 {
-    struct shard_pass pass = {shard, 0, push->grads, (double)push->scale * weight};
+    struct shard_pass pass = {shard, 0, push->grads, (double)push->scale * weight, push->moves};
     for (size_t i = 0; i < push->range_count; i++) {
         uint64_t numbers = push->ranges[i].hi - push->ranges[i].lo;
         pass.lo = push->ranges[i].lo;
@@ -118,7 +149,7 @@ static void step_sum(struct param_shard *shard, uint32_t count)
     passes_run(shard->options.passes, shard->count, mean_part, &mean);
     shard->steps++;
     shard->version++;
-    shard_step_range(shard, &all, shard->gradient, 1);
+    shard_step_range(shard, &all, shard->gradient, 1, false);
     shard->summed = 0;
 }
 
@@ -179,7 +210,7 @@ static void push_dynsgd(struct param_shard *shard, const struct shard_push *push
             shard->gradient[k] = (push->scale * *grads++ - mean[k]) / (float)effect->pushes;
             mean[k] += shard->gradient[k];
         }
-        shard_step_range(shard, range, shard->gradient + range->lo, 1);
+        shard_step_range(shard, range, shard->gradient + range->lo, 1, false);
     }
 }
 
@@ -232,6 +263,7 @@ enum shard_answer shard_push(struct param_shard *shard, const struct shard_push 
         return answer;
     shard->workers[push->worker].clock++;
     shard->pushes++;
+    atomic_store(&shard->harmed, false);
     shard->dropped += answer == SHARD_DROPPED;
     if (answer == SHARD_TAKEN)
         take_push(shard, push, staleness_of(shard, push));

@@ -4,6 +4,7 @@
 #ifndef TRP_LEARNER_SERVER_SHARD_H
 #define TRP_LEARNER_SERVER_SHARD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +49,7 @@ struct param_shard {
     uint64_t first_version;                 /* of this life: gradients are of no older one */
     uint64_t rounds;                        /* TRP_SERVER_SYNC: clocks that are complete */
     uint64_t pushes, dropped, repeated;     /* taken; of them too old; that came again */
+    atomic_bool harmed;                     /* the last push had numbers that are not finite */
     double *sum;                            /* of gradients for one step; or NULL */
     uint32_t summed;                        /* so many */
     float *gradient;                        /* room for one that is stepped with */
@@ -83,6 +85,9 @@ struct shard_push {
     const struct shard_range *ranges; /* checked */
     size_t range_count;
     const float *grads; /* of the ranges, one behind the other */
+    bool moves; /* others may be writing to them, and nobody has looked at them: each is read once,
+                   and where one of SHARD_BLOCK is not finite these count as 0, and the shard is
+                   harmed. Not with TRP_SERVER_DYNSGD */
 };
 
 enum shard_answer {

@@ -277,12 +277,18 @@ trp_status server_table_push(struct server_table *table, const struct shard_push
     end_write(table);
     if (!takes)
         return TRP_OK;
+    bool harmed = push->moves && atomic_load(&table->shard.harmed);
     table->steps += new_steps;
     table->waited_ns = 0;
     table->workers[push->worker].heard_ns = clock_now_ns(&clock_monotonic);
     if (server_table_save(table, false) != TRP_OK) /* the push is done and kept all the same */
         trp_log(TRP_WARN, "parameter server has no new checkpoint vector=%s reason=%s",
                 table->vector, trp_last_error());
+    if (harmed)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s pushed a gradient of '%s' that is not finite, for version %" PRIu64
+                        ": where it is not it counted as 0",
+                        table->workers[push->worker].name, table->vector, push->version);
     return TRP_OK;
 }
 

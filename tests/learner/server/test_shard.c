@@ -13,6 +13,7 @@
 
 #include <troupe/rng.h>
 #include "core/alloc.h"
+#include "learner/server/limits.h"
 #include "learner/server/placement.h"
 #include "learner/server/shard.h"
 #include "tests/learner/scripted.h"
@@ -656,6 +657,43 @@ static void fifty_pushes_then_a_pull(void **state)
     end(&world);
 }
 
+/* Of two blocks the second one is not finite by the time that it is read. */
+static void what_is_not_finite_when_it_is_read_counts_as_nothing(void **state)
+{
+    enum { NUMBERS = SHARD_BLOCK + 7 };
+    static const trp_server_rule rules[] = {TRP_SERVER_ASYNC, TRP_SERVER_SYNC, TRP_SERVER_SSP,
+                                            TRP_SERVER_SOFTSYNC};
+    static float values[NUMBERS], grads[NUMBERS];
+    static const struct shard_range all = {0, NUMBERS};
+    (void)state;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        struct param_shard shard;
+        struct shard_push push = {
+            .scale = 1, .ranges = &all, .range_count = 1, .grads = grads, .moves = true};
+        memset(values, 0, sizeof values);
+        for (size_t k = 0; k < NUMBERS; k++)
+            grads[k] = 2;
+        grads[NUMBERS - 2] = NAN;
+        assert_int_equal(
+            shard_create(&shard,
+                         &(struct shard_options){
+                             .optimizer = plain, .rule = rules[i], .workers = 1, .softness = 1},
+                         values, NUMBERS),
+            TRP_OK);
+        assert_int_equal(shard_push(&shard, &push), SHARD_TAKEN);
+        assert_true(shard.harmed);
+        for (size_t k = 0; k < NUMBERS; k++)
+            assert_true(values[k] == (k < SHARD_BLOCK ? -1 : 0));
+        grads[NUMBERS - 2] = 2;
+        push.sequence++;
+        assert_int_equal(shard_push(&shard, &push), SHARD_TAKEN);
+        assert_false(shard.harmed);
+        for (size_t k = 0; k < NUMBERS; k++)
+            assert_true(values[k] == (k < SHARD_BLOCK ? -2 : -1));
+        shard_destroy(&shard);
+    }
+}
+
 static void ranges_that_are_none_are_refused(void **state)
 {
     static const struct shard_range wrong[][2] = {
@@ -739,6 +777,7 @@ int main(void)
         cmocka_unit_test(dynsgd_weighs_a_straggler_by_its_version),
         cmocka_unit_test(dynsgd_refuses_what_cannot_be_taken_back),
         cmocka_unit_test(fifty_pushes_then_a_pull),
+        cmocka_unit_test(what_is_not_finite_when_it_is_read_counts_as_nothing),
         cmocka_unit_test(ranges_that_are_none_are_refused),
         cmocka_unit_test(no_version_is_used_twice),
         cmocka_unit_test(byteps_splits_over_idle_hosts),

@@ -28,6 +28,7 @@
 #include "learner/modes/server_link.h"
 #include "learner/modes/vectors.h"
 #include "learner/server/keys.h"
+#include "learner/server/limits.h"
 #include "learner/server/shard.h"
 #include "learner/server/shared_values.h"
 #include "parameter_server.pb-c.h"
@@ -129,13 +130,13 @@ static ProtobufCMessage *ask(trp_parameter_server *server, const char *method,
     return reply;
 }
 
-/* It has COUNT numbers from `first` on of a vector whose gradient is the writer's memory; NULL: it
- * is in none. */
+/* It keeps a log in `dir`; NULL: it keeps nothing. It has COUNT numbers from `first` on of a vector
+ * whose gradient is the writer's memory; NULL: it is in none. */
 static trp_parameter_server *server_from(const char *dir, const struct writer *writer,
                                          uint64_t first, bool maps)
 {
     trp_parameter_server *server;
-    char host[BOOT_ID_BYTES], *own = xasprintf("%s/server", dir);
+    char host[BOOT_ID_BYTES], *own = dir ? xasprintf("%s/server", dir) : NULL;
     Troupe__ServerOptimizer sgd = TROUPE__SERVER_OPTIMIZER__INIT;
     Troupe__ServerJoinRequest join = TROUPE__SERVER_JOIN_REQUEST__INIT;
     Troupe__SharedParams place = TROUPE__SHARED_PARAMS__INIT;
@@ -240,6 +241,31 @@ static void a_number_that_becomes_infinite_is_in_no_value(void **state)
     float *values = values_of(server);
     for (size_t i = 0; i < COUNT; i++)
         assert_true(values[i] == -(float)taken);
+    free(values);
+    trp_parameter_server_destroy(server);
+}
+
+/* Without a log a push is taken as it is read: what is not finite by then does nothing, and the
+ * worker hears of it. */
+static void without_a_log_a_number_that_becomes_infinite_is_in_no_value(void **state)
+{
+    enum { FROM = COUNT - 100, LEAST = 10 * PUSHES };
+    struct writer writer;
+    uint64_t pushes = 0, refused = 0;
+    (void)state;
+    writer_start(&writer, write_for_ever, FROM, INFINITY);
+    trp_parameter_server *server = server_with(NULL, &writer);
+    for (; pushes < LEAST || refused == 0; pushes++)
+        if (push(server, pushes) != TRP_OK) {
+            refused++;
+            assert_non_null(strstr(trp_last_error(), "learner/0 pushed a gradient of 'params' that "
+                                                     "is not finite"));
+        }
+    writer_end(&writer);
+    float *values = values_of(server);
+    for (size_t i = 0; i < COUNT; i++) /* blocks begin where passes of threads do */
+        assert_true((values[i] == -(float)pushes && i < FROM) ||
+                    (values[i] == -(float)(pushes - refused) && i >= FROM - SHARD_BLOCK));
     free(values);
     trp_parameter_server_destroy(server);
 }
@@ -391,6 +417,7 @@ int main(void)
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_server_reads_its_range_of_a_learners_gradient),
+        cmocka_unit_test(without_a_log_a_number_that_becomes_infinite_is_in_no_value),
         cmocka_unit_test_setup_teardown(a_server_reads_its_range_of_a_gradient, setup, teardown),
         cmocka_unit_test_setup_teardown(a_gradient_without_the_range_is_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_kept_is_what_was_stepped_with, setup, teardown),

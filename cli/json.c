@@ -135,7 +135,8 @@ static cJSON *integer(const char *format_text)
 
 static bool is_key(const char *name)
 {
-    return strcmp(name, "key") == 0 || strcmp(name, "keys") == 0;
+    return strcmp(name, "key") == 0 || strcmp(name, "keys") == 0 ||
+           strcmp(name, "damaged_keys") == 0;
 }
 
 static cJSON *u64_json(const char *name, uint64_t value)

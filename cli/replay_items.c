@@ -58,6 +58,17 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
     putchar('\n');
 }
 
+/* Keys that were asked for, whose items nobody can have. */
+static void damaged_keys_told(struct work *work, const Troupe__ReplayItemsResponse *items)
+{
+    if (items->n_damaged_keys == 0)
+        return;
+    work->exit_status = EXIT_DAMAGED;
+    print_text(stderr, "%zu damaged item%s left out, such as table %s, key %" PRIu64 "\n",
+               items->n_damaged_keys, items->n_damaged_keys == 1 ? " was" : "s were", work->table,
+               items->damaged_keys[0]);
+}
+
 static trp_status items_work(struct work *work)
 {
     Troupe__ReplayItemsRequest request = TROUPE__REPLAY_ITEMS_REQUEST__INIT;
@@ -80,6 +91,7 @@ static trp_status items_work(struct work *work)
         items_text(items, request.offset);
     if (filtered && items->matches == 0)
         work->exit_status = EXIT_NOTHING;
+    damaged_keys_told(work, items);
     protobuf_c_message_free_unpacked(reply, NULL);
     return TRP_OK;
 }

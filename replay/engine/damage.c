@@ -13,11 +13,8 @@
 #include "limits.h"
 #include "internal.h"
 
-/* An item that is to go, if it is still there with the chunk; or that was taken out. */
-struct damaged {
-    uint32_t table_id;
-    uint64_t key, chunk_seq; /* 0: taken out */
-};
+/* Stands for the chunk of an item that is to go, if it is still there with the chunk. */
+static const uint64_t TAKEN_OUT = UINT64_MAX;
 
 static void damage_log(struct engine *engine, const struct engine_table *table, uint64_t key,
                        const char *what)
@@ -27,31 +24,23 @@ static void damage_log(struct engine *engine, const struct engine_table *table, 
                 table ? table->name : "?", table ? "key" : "number", (unsigned long long)key, what);
 }
 
-static void damaged_remember(struct engine *engine, struct damaged damaged)
+static void damaged_remember(struct engine_table *table, uint64_t key, uint64_t chunk_seq)
 {
-    struct buffer *all = &engine->damaged_items;
-    if (all->size < ENGINE_DAMAGED_MAX * sizeof damaged)
-        buffer_append(all, span_of(&damaged, sizeof damaged));
+    if (table->damaged.count < ENGINE_DAMAGED_MAX)
+        *map_at(&table->damaged, key) = chunk_seq;
 }
 
 void engine_item_damaged(void *arg, uint32_t id, uint64_t key, const char *what)
 {
-    struct engine *engine = arg;
-    damage_log(engine, engine_table_with_id(engine, id), key, what);
-    if (id != 0)
-        damaged_remember(engine, (struct damaged){id, key, 0});
+    struct engine_table *table = engine_table_with_id(arg, id);
+    damage_log(arg, table, key, what);
+    if (table)
+        damaged_remember(table, key, TAKEN_OUT);
 }
 
-trp_status engine_item_missing(const struct engine_table *table, uint64_t key)
+bool engine_key_damaged(const struct engine_table *table, uint64_t key)
 {
-    const struct buffer *all = &table->engine->damaged_items;
-    const struct damaged *damaged = (const struct damaged *)(const void *)all->data;
-    for (size_t i = 0; i < all->size / sizeof *damaged; i++)
-        if (damaged[i].table_id == table->facts->id && damaged[i].key == key)
-            return trp_fail(TRP_DATA_LOSS,
-                            "table %s, key %llu: its item is damaged, and was taken out",
-                            table->name, (unsigned long long)key);
-    return TRP_OK;
+    return map_get(&table->damaged, key) == TAKEN_OUT;
 }
 
 static bool item_has(const struct item *item, uint64_t chunk_seq)
@@ -62,20 +51,21 @@ static bool item_has(const struct item *item, uint64_t chunk_seq)
     return false;
 }
 
-static void item_give_up(struct engine *engine, struct engine_table *table, struct damaged *damaged)
+/* True: it went, and is in the file still. */
+static bool item_give_up(struct engine_table *table, uint64_t key, uint64_t chunk_seq)
 {
-    struct item *item = table_find(table->table, damaged->key);
-    bool there = item && item_has(item, damaged->chunk_seq);
+    struct engine *engine = table->engine;
+    struct item *item = table_find(table->table, key);
+    bool there = item && item_has(item, chunk_seq);
     /* An item's last sample takes it out when that is acked; else another reader was first. */
     if (there || table->facts->options->max_times_sampled > 0)
-        damage_log(engine, table, damaged->key, "a chunk is damaged");
+        damage_log(engine, table, key, "a chunk is damaged");
     if (!there)
-        return;
-    if (engine->read_only) /* it is in the file still */
-        damaged->chunk_seq = 0;
+        return false;
     table_remove(table->table, item);
     engine_item_drop(engine, item);
     engine_table_mark_dirty(engine, table);
+    return engine->read_only;
 }
 
 trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t chunk_seq,
@@ -84,28 +74,29 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
     struct engine *engine = table->engine;
     if (status != TRP_DATA_LOSS || !table->table)
         return status;
-    struct damaged damaged = {table->facts->id, key, chunk_seq};
     char *why = error_keep();
-    if (engine->ready)
-        item_give_up(engine, table, &damaged);
-    if (!engine->ready || damaged.chunk_seq == 0)
-        damaged_remember(engine, damaged);
+    if (!engine->ready)
+        damaged_remember(table, key, chunk_seq);
+    else if (item_give_up(table, key, chunk_seq))
+        damaged_remember(table, key, TAKEN_OUT);
     trp_fail(status, "table %s, key %llu: %s%s", table->name, (unsigned long long)key, why,
              engine->read_only ? "" : "; the item is removed");
     free(why);
     return status;
 }
 
+static void table_give_up_damaged(struct engine_table *table)
+{
+    for (uint32_t i = 0; i < table->damaged.capacity; i++) {
+        struct map_entry *entry = &table->damaged.entries[i];
+        if (entry->value != 0 && entry->value != TAKEN_OUT &&
+            item_give_up(table, entry->key, entry->value))
+            entry->value = TAKEN_OUT;
+    }
+}
+
 void engine_give_up_damaged(struct engine *engine)
 {
-    struct damaged *damaged = (struct damaged *)(void *)engine->damaged_items.data;
-    size_t count = engine->damaged_items.size / sizeof *damaged, kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct engine_table *table = engine_table_with_id(engine, damaged[i].table_id);
-        if (damaged[i].chunk_seq != 0 && table)
-            item_give_up(engine, table, &damaged[i]);
-        if (damaged[i].chunk_seq == 0)
-            damaged[kept++] = damaged[i];
-    }
-    engine->damaged_items.size = kept * sizeof *damaged;
+    for (size_t i = 0; i < engine->table_count; i++)
+        table_give_up_damaged(engine->tables[i]);
 }

@@ -515,7 +515,6 @@ void engine_destroy(struct engine *engine)
     }
     free(engine->tables);
     removed_cleanup(&engine->removed);
-    buffer_cleanup(&engine->damaged_items);
     store_destroy(engine->store);
     free(engine);
 }

@@ -72,6 +72,7 @@ struct engine_table {
     int64_t inserted_at_ns;    /* the last insert, wall clock */
     uint64_t found_end;        /* behind the newest item of another life of the store */
     struct engine_staleness staleness;
+    struct map damaged; /* items, with the chunk; see damage.c */
 };
 
 /* Opens the store and its tables. `options->tables` win over what is stored: each difference is
@@ -107,8 +108,8 @@ const struct item *engine_item_in_slot(const struct engine_table *table, uint32_
 const struct item *engine_item_with_key(const struct engine_table *table, uint64_t key);
 uint32_t engine_table_slots(const struct engine_table *table);
 
-/* No item has this key. DATA_LOSS: one had that was damaged, as far as is known. */
-trp_status engine_item_missing(const struct engine_table *table, uint64_t key);
+/* No item has this key. True: one had that was damaged, as far as is known. */
+bool engine_key_damaged(const struct engine_table *table, uint64_t key);
 
 /* Exact where a selector is fifo, and after a few calls otherwise. NULL: it is empty. */
 const struct item *engine_oldest_item(struct engine_table *table);

@@ -20,12 +20,11 @@ struct engine {
     uint64_t debt;          /* weight that is to go for what came meanwhile */
     int64_t wall_ns;
     bool read_only, without_items;
-    bool synced;                 /* a commit costs a write to the disk */
-    bool opened;                 /* the tables say what the store says */
-    bool ready;                  /* see engine_ready() */
-    bool lost;                   /* an item could not be brought: it never will be */
-    uint64_t damaged;            /* items that were dropped */
-    struct buffer damaged_items; /* that are told of when they are asked for; see damage.c */
+    bool synced;      /* a commit costs a write to the disk */
+    bool opened;      /* the tables say what the store says */
+    bool ready;       /* see engine_ready() */
+    bool lost;        /* an item could not be brought: it never will be */
+    uint64_t damaged; /* items that were dropped */
 
     bool refusing;      /* inserts, for want of room */
     int64_t refused_ns; /* when the last one was */

@@ -38,8 +38,9 @@ enum {
     REPLAY_SIGNATURES_BYTES_MAX = 16 << 20,
     /* open.c: damaged items that have a line in the log. */
     ENGINE_DAMAGE_LINES_MAX = 100,
-    /* damage.c: items found damaged while others are still coming into memory; what is
-     * beyond is found again. */
+    /* damage.c: damaged items of a table that whoever asks for their keys is told of: as many as
+     * `verify` names, in 32 KB. Of more, those that a server found while others were coming into
+     * memory are found again when they are read, and others are as if they had never been. */
     ENGINE_DAMAGED_MAX = 1000,
     /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint. */
     VERIFY_DAMAGE_MAX = 1000,

@@ -162,6 +162,7 @@ void engine_table_drop(struct engine *engine, struct engine_table *table)
 void engine_table_free(struct engine_table *table)
 {
     assert(!table->table);
+    map_cleanup(&table->damaged);
     free(table->name);
     free(table);
 }

@@ -53,6 +53,7 @@ struct items_walk {
     uint64_t after;            /* sequences up to here are left out */
     uint64_t *keys;            /* ascending; NULL: all slots */
     size_t key_count;
+    size_t damaged; /* of the keys that were looked at, and are the first now */
     int64_t now_ns;
 
     size_t next; /* slot or key */
@@ -147,10 +148,11 @@ static trp_status walk_slice(void *arg, struct engine *engine)
     size_t end = walk->keys ? walk->key_count : engine_table_slots(table);
     size_t stop = end - walk->next > REPLAY_SLICE_SLOTS ? walk->next + REPLAY_SLICE_SLOTS : end;
     for (; walk->next < stop; walk->next++) {
-        const struct item *item = walk->keys ? engine_item_with_key(table, walk->keys[walk->next])
+        uint64_t key = walk->keys ? walk->keys[walk->next] : 0;
+        const struct item *item = walk->keys ? engine_item_with_key(table, key)
                                              : engine_item_in_slot(table, (uint32_t)walk->next);
-        if (walk->keys && !item)
-            TRP_TRY(engine_item_missing(table, walk->keys[walk->next]));
+        if (walk->keys && !item && engine_key_damaged(table, key))
+            walk->keys[walk->damaged++] = key;
         walk_item(walk, item);
     }
     walk->done = walk->next >= end;
@@ -182,11 +184,8 @@ static trp_status walk_run(struct items_walk *walk)
         TRP_TRY(admin_enter(walk->admin, walk_slice, walk));
         if (walk->done || walk->seen_count / 2 >= walk->seen_max)
             seen_sort(walk);
-        if (walk->done) {
-            free(walk->keys);
-            walk->keys = NULL;
+        if (walk->done)
             return TRP_OK;
-        }
         if (trp_call_cancelled())
             return trp_fail(TRP_CANCELLED, "nobody waits for the items any more");
     }
@@ -236,6 +235,11 @@ static trp_status items_collect(void *arg, struct engine *engine)
     Troupe__ReplayItemsResponse *out = work->reply;
     struct engine_table *table;
     TRP_TRY(admin_table(engine, walk->table, &table));
+    if (walk->damaged > 0 && walk->matches == 0)
+        return trp_fail(TRP_DATA_LOSS, "table %s, key %llu: its item is damaged, and was taken out",
+                        table->name, (unsigned long long)walk->keys[0]);
+    out->damaged_keys = xmemdup(walk->keys, walk->damaged * sizeof *walk->keys);
+    out->n_damaged_keys = walk->damaged;
     out->items = xcalloc(walk->seen_count + 1, sizeof *out->items);
     for (uint32_t i = work->offset; i < walk->seen_count; i++) {
         const struct item *item = seen_item(table, &walk->seen[i]);
@@ -387,6 +391,8 @@ static trp_status plan_make(struct admin *admin, const Troupe__ReplayFetchReques
     }
     plan->walk.seen =
         xrealloc(plan->walk.seen, plan->walk.seen_count * sizeof *plan->walk.seen + 1);
+    free(plan->walk.keys);
+    plan->walk.keys = NULL;
     *out = plan;
     return TRP_OK;
 }

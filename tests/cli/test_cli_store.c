@@ -322,6 +322,26 @@ static void damage_is_found_and_told_by_the_status(void **state)
     desk_stop(desk);
 }
 
+/* Of keys 3 to 5, the second of which is damaged. */
+static void expect_others_of_keys(struct desk *desk, const char *target)
+{
+    static const char told[] = "1 damaged item was left out";
+    assert_troupe(desk, 4, "replay items %s t --key 5 --key 4 --key 3", target);
+    assert_file_contains(&desk->at, "out", "2 of 4 items");
+    assert_file_contains(&desk->at, "err", "1 damaged item was left out, such as table t, key 4\n");
+    assert_troupe(desk, 4, "replay items %s t --key 4 --key 3 -o json", target);
+    assert_file_contains(&desk->at, "out", "\"damaged_keys\":\t[\"4\"]");
+    assert_troupe(desk, 4, "replay items %s t --key 4", target);
+    assert_file_contains(&desk->at, "err",
+                         "table t, key 4: its item is damaged, and was taken out");
+    assert_troupe(desk, 4, "replay dump %s t z.jsonl --key 4 --key 5 --key 3", target);
+    assert_file_contains(&desk->at, "out", "2 items in z.jsonl");
+    assert_file_contains(&desk->at, "err", told);
+    assert_troupe(desk, 4, "replay dump %s t z.jsonl --key 4", target);
+    assert_file_contains(&desk->at, "out", "0 items in z.jsonl");
+    assert_file_contains(&desk->at, "err", told);
+}
+
 /* Its priority: table and key can be told. The server starts, and has the others. */
 static void an_item_whose_record_is_damaged_is_told_and_the_others_are_served(void **state)
 {
@@ -340,12 +360,14 @@ static void an_item_whose_record_is_damaged_is_told_and_the_others_are_served(vo
         assert_file_contains(&desk->at, "err", "1 damaged item was left out");
         assert_troupe(desk, 4, "replay peek store t 4");
         assert_file_contains(&desk->at, "err", "table t, key 4: ");
+        expect_others_of_keys(desk, "store");
         desk_serve(desk, tables);
         assert_troupe(desk, 4, "replay dump %s t y.jsonl", desk->address);
         assert_file_contains(&desk->at, "out", "4 items in y.jsonl");
         assert_troupe(desk, 4, "replay peek %s t 4", desk->address);
         assert_file_contains(&desk->at, "err", "table t, key 4: ");
         assert_troupe(desk, 0, "replay peek %s t 3", desk->address);
+        expect_others_of_keys(desk, desk->address);
         assert_troupe(desk, 4, "replay verify %s", desk->address);
         desk_stop(desk);
         assert_troupe(desk, 4, "replay verify store");

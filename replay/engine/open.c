@@ -340,7 +340,7 @@ static trp_status engine_open(struct engine *engine, const struct engine_options
     TRP_TRY(store_removed_load(engine->store, removed_load, engine));
     if (engine->damaged > 0)
         trp_log(TRP_WARN,
-                "replay store %s: %llu damaged items, of which %llu are in the file still",
+                "replay store %s: %llu damaged items; %llu are in the file until serve --verify",
                 options->dir, (unsigned long long)engine->damaged,
                 (unsigned long long)engine_usage(engine).damaged);
     for (size_t i = 0; i < engine->table_count; i++)

@@ -4,7 +4,6 @@
 
 #include "core/alloc.h"
 #include "core/finite.h"
-#include "core/hash.h"
 
 #define STREAM_MAGIC UINT64_C(0x33646c6977676f64) /* "dogwild3" */
 
@@ -169,13 +168,19 @@ static bool read_numbers(const struct stream *stream, const struct stream_messag
                                  message->count) == TRP_OK;
 }
 
+/* No other delta of the learners has it: what is rounded at random is never rounded alike twice. */
+static uint64_t delta_key(const struct stream *stream, const struct stream_message *message)
+{
+    return (message->sequence * stream->chunk_count + message->chunk) * stream->size + stream->rank;
+}
+
 /* What came of the steps since b, and what others make of it; b moves by that. */
 static void put_delta(const struct stream *stream, const struct stream_chunk *chunk,
                       const float *now, struct stream_message *message)
 {
     float delta[DOGWILD_NUMBERS];
     uint32_t words[2 * DOGWILD_NUMBERS];
-    uint64_t key = hash_fold(message->sequence, message->chunk * stream->size + stream->rank);
+    uint64_t key = delta_key(stream, message);
     for (size_t i = 0; i < chunk->count; i++)
         delta[i] = now[i] - chunk->base[i];
     if (!has_code(stream, message)) {

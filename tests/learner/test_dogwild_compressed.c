@@ -123,6 +123,76 @@ static void numbers_that_nobody_learns_come_whole(void **state)
         stream_destroy(&streams[rank]);
 }
 
+enum { WORKERS = 3, ROUNDED = 2 * DOGWILD_NUMBERS, PASSES = 1024 };
+static const struct compress_options coarse = {.kind = COMPRESS_QSGD, .bits = 3};
+
+/* Words of the next delta. */
+static size_t next_delta(struct stream *stream, struct stream_message *message)
+{
+    size_t bytes = stream_ask(stream, message);
+    assert_true(bytes > 0);
+    return (bytes - offsetof(struct stream_message, numbers)) / sizeof(float);
+}
+
+/* Each pass of a learner rounds the same numbers, of two chunks; the sums of what others make of
+ * them. */
+static void round_often(uint32_t rank, const float *numbers, struct stream_message *messages,
+                        double *sums)
+{
+    static const float zeros[ROUNDED];
+    shared_pair pairs[ROUNDED / 2] = {0};
+    struct stream_chunk chunks[2] = {
+        {.values = pairs, .count = DOGWILD_NUMBERS},
+        {.values = pairs + DOGWILD_NUMBERS / 2, .count = DOGWILD_NUMBERS}};
+    struct stream stream;
+    _Atomic uint64_t steps = 0;
+    stream_create(&stream, chunks, 2, LAYOUT, &steps);
+    stream_compress(&stream, &coarse);
+    for (uint64_t n = 0; n < PASSES; n++) {
+        put_shared(pairs, zeros, ROUNDED);
+        stream_begin(&stream, &(struct stream_place){
+                                  .generation = n, .rank = rank, .size = WORKERS, .fresh = true});
+        put_shared(pairs, numbers, ROUNDED);
+        stream_begin_pass(&stream);
+        for (size_t k = 0; k < 2; k++) {
+            struct stream_message *message = &messages[2 * n + k];
+            float decoded[DOGWILD_NUMBERS];
+            uint32_t words[DOGWILD_NUMBERS];
+            size_t count = next_delta(&stream, message);
+            memcpy(words, message->numbers, count * sizeof *words);
+            assert_int_equal(compress_loose_decode(&coarse, words, count, decoded, DOGWILD_NUMBERS),
+                             TRP_OK);
+            for (size_t i = 0; i < DOGWILD_NUMBERS; i++)
+                sums[message->chunk * DOGWILD_NUMBERS + i] += (double)decoded[i];
+        }
+    }
+    stream_destroy(&stream);
+}
+
+/* Those of a chunk and a rank would err the same way each time, and with them the mean. */
+static void no_delta_is_rounded_as_another_one(void **state)
+{
+    (void)state;
+    enum { ALIKE = 64 }; /* numbers that are the same in both chunks */
+    static struct stream_message messages[WORKERS][2 * PASSES];
+    float numbers[ROUNDED];
+    double sums[WORKERS][ROUNDED] = {{0}}, norm = 0;
+    for (size_t i = 0; i < ROUNDED; i++) {
+        numbers[i] = (float)(i % ALIKE) - 20;
+        norm += i < DOGWILD_NUMBERS ? pow((double)numbers[i], 2) : 0;
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        round_often(rank, numbers, messages[rank], sums[rank]);
+        for (size_t i = 0; i < ROUNDED; i++) /* of 3 levels; 5 standard deviations at most */
+            assert_true(fabs(sums[rank][i] / PASSES - (double)numbers[i]) <
+                        5 * sqrt(norm) / 3 / 2 / sqrt(PASSES));
+    }
+    for (size_t a = 0; a < WORKERS * 16; a++)
+        for (size_t b = 0; b < a; b++)
+            assert_memory_not_equal(messages[a % WORKERS][a / WORKERS].numbers,
+                                    messages[b % WORKERS][b / WORKERS].numbers, 16 * sizeof(float));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +201,7 @@ int main(void)
         cmocka_unit_test(deltas_have_as_many_bytes_as_the_formulas_say),
         cmocka_unit_test(dropped_deltas_leave_the_loss_in_its_band),
         cmocka_unit_test(numbers_that_nobody_learns_come_whole),
+        cmocka_unit_test(no_delta_is_rounded_as_another_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/finite.h"
 
 static struct gaia_news news_create(size_t count)
 {
@@ -76,7 +77,9 @@ void gaia_begin(struct gaia_rule *rule, uint32_t site, uint32_t sites, uint64_t 
 
 /* ---- the filter ------------------------------------------------------------------------------ */
 
-/* Not a quotient: a number may be 0. NaN, which infinity times 0 is, says nothing. */
+/* Not a quotient: a number may be 0. An infinite threshold times 0 is NaN, of which nothing is
+ * more.
+ */
 static bool matters(double moves, double value, double threshold)
 {
     return fabs(moves) > threshold * fabs(value);
@@ -99,31 +102,46 @@ static void choose_news(const struct gaia_rule *rule, struct gaia_news *news)
     news->count = chosen;
 }
 
-/* What others make of the codes are the moves. What is not finite is refused where it comes. */
-static void code_news(const struct gaia_rule *rule, struct gaia_news *news)
+/* What others make of the codes are the moves. */
+static trp_status code_news(const struct gaia_rule *rule, struct gaia_news *news)
 {
     uint64_t key = (rule->steps + rule->clock) * rule->sites + rule->site;
     compress_loose(&rule->compress, 0, key, news->moves, news->count, news->codes);
     if (compress_loose_decode(&rule->compress, news->codes, code_words(rule, news->count),
-                              news->moves, news->count) != TRP_OK)
-        news->moves[0] = NAN;
+                              news->moves, news->count) == TRP_OK)
+        return TRP_OK;
+    return trp_fail(TRP_INTERNAL, "what it moves by in step %" PRIu64 " is beyond %s: %s",
+                    rule->steps + rule->clock, compress_name(rule->compress.kind),
+                    trp_last_error());
 }
 
-static void compress_news(const struct gaia_rule *rule, struct gaia_news *news)
+static trp_status compress_news(const struct gaia_rule *rule, struct gaia_news *news)
 {
     if (news->count == 0 || rule->compress.kind == COMPRESS_NONE)
-        return;
+        return TRP_OK;
     if (has_codes(rule))
-        code_news(rule, news);
-    else
-        choose_news(rule, news);
+        return code_news(rule, news);
+    choose_news(rule, news);
+    return TRP_OK;
 }
 
-const struct gaia_news *gaia_end_clock(struct gaia_rule *rule, float *values)
+/* It would matter never, and stay unsent whatever comes. */
+static trp_status refuse_move(const struct gaia_rule *rule)
+{
+    size_t place = 0;
+    while (isfinite(rule->unsent[place]))
+        place++;
+    double unsent = (double)rule->unsent[place];
+    return trp_fail(TRP_INTERNAL, "number %zu of %zu moves by %g in step %" PRIu64, place,
+                    rule->count, isnan(unsent) ? fabs(unsent) : unsent, rule->steps + rule->clock);
+}
+
+trp_status gaia_end_clock(struct gaia_rule *rule, float *values, const struct gaia_news **out)
 {
     struct gaia_news *news = &rule->kept[rule->clock % (rule->slack + 1)];
     double threshold = rule->significance / sqrt((double)(rule->steps + ++rule->clock));
     news->count = 0;
+    *out = news;
     for (size_t i = 0; i < rule->count; i++) {
         float move = (float)(rule->share * ((double)values[i] - (double)rule->before[i]));
         float unsent = rule->unsent[i] + move;
@@ -136,11 +154,13 @@ const struct gaia_news *gaia_end_clock(struct gaia_rule *rule, float *values)
         news->places[news->count] = (uint32_t)i;
         news->moves[news->count++] = unsent;
     }
-    compress_news(rule, news);
+    if (!floats_are_finite(rule->unsent, rule->count))
+        return refuse_move(rule);
+    TRP_TRY(compress_news(rule, news));
     for (size_t i = 0; i < news->count; i++)
         rule->unsent[news->places[i]] -= news->moves[i];
     rule->counters.sent += news->count;
-    return news;
+    return TRP_OK;
 }
 
 const struct gaia_news *gaia_kept(const struct gaia_rule *rule, uint64_t clock)

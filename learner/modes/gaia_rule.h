@@ -63,8 +63,11 @@ void gaia_begin(struct gaia_rule *rule, uint32_t site, uint32_t sites, uint64_t 
                 const float *values);
 
 /* The site's learners have moved their values: a clock ends. They become what the site goes on
- * with. The news go to all other sites, and stay until slack + 1 more clocks have ended. */
-const struct gaia_news *gaia_end_clock(struct gaia_rule *rule, float *values);
+ * with. The news go to all other sites, and stay until slack + 1 more clocks have ended. INTERNAL:
+ * a number moved to none, which the words name with the step, or by more than a code has; then the
+ * rule is of no use any more. */
+TRP_MUST_USE trp_status gaia_end_clock(struct gaia_rule *rule, float *values,
+                                       const struct gaia_news **news);
 
 /* News of clock `clock`, which of each site come in turn: the values move. DATA_LOSS: they are none
  * of this vector, or of another clock; some of them may have been taken then. */

@@ -120,7 +120,7 @@ static bool is_late(const struct gaia_sites *sites)
     return !circle_is_done(&sites->circle, saying->ticket);
 }
 
-static void say_clock(struct gaia_sites *sites, const uint64_t says[GAIA_SAYS])
+static trp_status say_clock(struct gaia_sites *sites, const uint64_t says[GAIA_SAYS])
 {
     struct gaia_saying *saying = saying_at(sites, sites->number);
     memset(saying->words, 0, saying_words(sites) * sizeof *saying->words);
@@ -130,11 +130,15 @@ static void say_clock(struct gaia_sites *sites, const uint64_t says[GAIA_SAYS])
         const struct vector *vector = &sites->vectors->each[i];
         if (!has_rule(sites, i))
             continue;
-        said_of(sites, saying, sites->site)[i] =
-            gaia_end_clock(&sites->rules[i], vector->values.here)->count;
+        const struct gaia_news *news;
+        trp_status status = gaia_end_clock(&sites->rules[i], vector->values.here, &news);
+        if (status != TRP_OK)
+            return trp_fail(status, "gaia: '%s': %s", vector->spec->name, trp_last_error());
+        said_of(sites, saying, sites->site)[i] = news->count;
         sites->dense_bytes += (sites->count - 1) * vector->values.bytes;
     }
     saying->ticket = circle_sum(&sites->circle, saying->words, saying_words(sites));
+    return TRP_OK;
 }
 
 /* All have said how much matters: blocks are as long as the longest. */
@@ -192,7 +196,7 @@ static trp_status decide_clock(struct gaia_sites *sites, uint64_t number, uint64
 trp_status gaia_sites_end_clock(struct gaia_sites *sites, uint64_t says[GAIA_SAYS])
 {
     uint64_t number = sites->number;
-    say_clock(sites, says);
+    TRP_TRY(say_clock(sites, says));
     sites->number++;
     memset(says, 0, GAIA_SAYS * sizeof *says);
     says[GAIA_GOES_ON] = 1;

@@ -57,7 +57,7 @@ void gaia_sites_cleanup(struct gaia_sites *sites); /* zeroed is fine */
 void gaia_sites_begin(struct gaia_sites *sites, uint32_t site, uint32_t count, uint64_t steps);
 
 /* says[] becomes what was said of the clock that is decided about now. Fails as circle_wait();
- * DATA_LOSS: what another site says is none. */
+ * DATA_LOSS: what another site says is none; INTERNAL: what this one has is no number. */
 TRP_MUST_USE trp_status gaia_sites_end_clock(struct gaia_sites *sites, uint64_t says[GAIA_SAYS]);
 
 /* Until all that is on its way has come: who leaves before takes it with it. */

@@ -70,7 +70,8 @@ static void world_act(void *context, uint32_t self)
     letter.bars = false;
     for (size_t i = 0; i < FEW; i++)
         world->values[self][i] += (float)move_in(world, self, rule->clock, i);
-    const struct gaia_news *news = gaia_end_clock(rule, world->values[self]);
+    const struct gaia_news *news;
+    assert_int_equal(gaia_end_clock(rule, world->values[self], &news), TRP_OK);
     letter.count = (uint32_t)news->count;
     assert_true(gaia_words(rule, news->count) <= sizeof letter.words / sizeof *letter.words);
     gaia_pack(rule, news, letter.words);
@@ -276,7 +277,9 @@ static size_t sent_at(struct gaia_rule *rule, float values[4], const float moves
 {
     for (size_t i = 0; i < 4; i++)
         values[i] += 2 * moves[i]; /* of two sites each has a half */
-    return gaia_end_clock(rule, values)->count;
+    const struct gaia_news *news;
+    assert_int_equal(gaia_end_clock(rule, values, &news), TRP_OK);
+    return news->count;
 }
 
 /* v = 0.4 / sqrt(t): 0.4, 0.2828, 0.2309, 0.2. */
@@ -523,6 +526,49 @@ static void news_that_are_none_are_refused(void **state)
     gaia_destroy(&rule);
 }
 
+/* It would never matter more than itself, and be sent never. */
+static void a_move_to_no_number_is_refused_by_its_place_and_step(void **state)
+{
+    static const struct {
+        float before, value;
+        const char *words;
+    } rows[] = {{1, INFINITY, "number 2 of 4 moves by inf in step 8"},
+                {1, -INFINITY, "number 2 of 4 moves by -inf in step 8"},
+                {1, NAN, "number 2 of 4 moves by nan in step 8"},
+                {INFINITY, INFINITY, "number 2 of 4 moves by nan in step 8"}};
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        struct gaia_rule rule;
+        const struct gaia_news *news;
+        float values[4] = {1, 1, rows[k].before, 1};
+        gaia_create(&rule, 4, 0.1, 1);
+        gaia_begin(&rule, 0, 2, 7, values);
+        values[2] = rows[k].value;
+        assert_int_equal(gaia_end_clock(&rule, values, &news), TRP_INTERNAL);
+        assert_string_equal(trp_last_error(), rows[k].words);
+        gaia_destroy(&rule);
+    }
+}
+
+/* A norm of numbers that are finite and not one itself. */
+static void a_move_beyond_its_code_is_refused(void **state)
+{
+    enum { MANY = 16 };
+    const struct compress_options qsgd = {.kind = COMPRESS_QSGD};
+    (void)state;
+    struct gaia_rule rule;
+    const struct gaia_news *news;
+    float values[MANY] = {0};
+    gaia_create(&rule, MANY, 0, 0);
+    gaia_compress(&rule, &qsgd);
+    gaia_begin(&rule, 0, 2, 7, values);
+    for (size_t i = 0; i < MANY; i++)
+        values[i] = 3e38F;
+    assert_int_equal(gaia_end_clock(&rule, values, &news), TRP_INTERNAL);
+    assert_non_null(strstr(trp_last_error(), "what it moves by in step 8 is beyond qsgd: "));
+    gaia_destroy(&rule);
+}
+
 /* Places take a word each, or a bit each of all numbers: what is shorter. */
 static void news_are_words_as_long_as_the_formula_says(void **state)
 {
@@ -534,10 +580,10 @@ static void news_are_words_as_long_as_the_formula_says(void **state)
     gaia_begin(&rule, 0, 2, 0, values);
     for (size_t count = 0; count <= MANY; count++) {
         uint32_t words[BITS + MANY] = {0};
-        const struct gaia_news *came;
+        const struct gaia_news *news, *came;
         for (size_t i = 0; i < count; i++)
             values[(i * 37 + count) % MANY] += 2 * (float)(i + 1);
-        const struct gaia_news *news = gaia_end_clock(&rule, values);
+        assert_int_equal(gaia_end_clock(&rule, values, &news), TRP_OK);
         assert_int_equal(news->count, count);
         assert_int_equal(gaia_words(&rule, count), count + (count < BITS ? count : BITS));
         gaia_pack(&rule, news, words);
@@ -593,6 +639,8 @@ int main(void)
         cmocka_unit_test(barriers_in_any_order_hold_up_nobody_for_ever),
         cmocka_unit_test(a_barrier_that_says_nothing_new_is_none),
         cmocka_unit_test(news_that_are_none_are_refused),
+        cmocka_unit_test(a_move_to_no_number_is_refused_by_its_place_and_step),
+        cmocka_unit_test(a_move_beyond_its_code_is_refused),
         cmocka_unit_test(news_are_words_as_long_as_the_formula_says),
         cmocka_unit_test(a_site_says_no_more_news_than_there_are_numbers),
     };

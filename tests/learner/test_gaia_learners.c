@@ -453,6 +453,24 @@ static void a_generation_that_breaks_leaves_no_trace(void **state)
         }
 }
 
+/* Other sites would never hear of it, and its own steps go on from it. */
+static void a_step_to_no_number_is_refused_by_its_vector(void **state)
+{
+    (void)state;
+    static const trp_optimizer grows = {.kind = TRP_SGD, .learning_rate = 1e6F, .weight_decay = 1};
+    const struct plan plan = {
+        .members = 2, .steps = 12, .optimizer = grows, .mode = "gaia", .sites = "a,b"};
+    struct run *run = run_all(&plan);
+    bool named = false;
+    for (uint32_t member = 0; member < 2; member++) {
+        assert_int_not_equal(run->members[member].status, TRP_OK);
+        const char *words = strstr(run->members[member].words, "gaia: 'params': number ");
+        named |= words && strstr(words, "inf in step ");
+    }
+    assert_true(named);
+    run_free(run);
+}
+
 static void a_member_without_a_site_is_refused(void **state)
 {
     (void)state;
@@ -531,6 +549,7 @@ int main(void)
         cmocka_unit_test(a_site_that_is_ahead_of_another_waits_for_it_at_the_barrier),
         cmocka_unit_test(others_go_on_without_the_dead),
         cmocka_unit_test(a_generation_that_breaks_leaves_no_trace),
+        cmocka_unit_test(a_step_to_no_number_is_refused_by_its_vector),
         cmocka_unit_test(a_member_without_a_site_is_refused),
         cmocka_unit_test(circles_share_no_memory_where_the_group_does_not),
         cmocka_unit_test(numbers_out_of_range_are_refused_by_name),

@@ -103,9 +103,13 @@ static void put_counters(const struct param_shard *shard, uint64_t steps, uint64
     memcpy(counters, values, sizeof values);
 }
 
-static void take_counters(struct param_shard *shard, const uint64_t counters[COUNTERS],
-                          uint64_t *steps, uint64_t *number)
+static trp_status take_counters(struct shard_keep *keep, struct param_shard *shard,
+                                const uint64_t counters[COUNTERS], uint64_t *steps)
 {
+    if (counters[6] > UINT32_MAX)
+        return trp_fail(TRP_DATA_LOSS,
+                        "%s: the server's gradients of a step are %" PRIu64 ", which no server has",
+                        keep->checkpoint, counters[6]);
     shard->steps = counters[0];
     shard->version = counters[1];
     shard->first_version = counters[2];
@@ -114,7 +118,8 @@ static void take_counters(struct param_shard *shard, const uint64_t counters[COU
     shard->dropped = counters[5];
     shard->summed = (uint32_t)counters[6];
     *steps = counters[7];
-    *number = counters[8];
+    keep->number = counters[8];
+    return TRP_OK;
 }
 
 /* Of a life: what decides what came of its messages. */
@@ -128,23 +133,36 @@ static void rule_numbers(const struct shard_options *options, uint64_t numbers[R
     numbers[3] = options->max_staleness;
 }
 
-/* Older files say neither, or not the rule: it was this one. */
-static struct shard_options options_of_life(const trp_checkpoint *checkpoint,
-                                            const struct shard_options *own)
+static trp_status take_rule(const uint64_t numbers[RULE_NUMBERS], struct shard_options *options)
 {
-    struct shard_options options = *own;
+    static const char *const names[RULE_NUMBERS] = {"rule", "slack", "softness", "max_staleness"};
+    for (size_t i = 0; i < RULE_NUMBERS; i++)
+        if (numbers[i] > (i == 0 ? TRP_SERVER_DYNSGD : UINT32_MAX))
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "the server's %s is %" PRIu64 ", which no server has", names[i],
+                            numbers[i]);
+    options->rule = (trp_server_rule)numbers[0];
+    options->slack = (uint32_t)numbers[1];
+    options->softness = (uint32_t)numbers[2];
+    options->max_staleness = (uint32_t)numbers[3];
+    return TRP_OK;
+}
+
+/* Older files say neither, or not the rule: it was this one. */
+static trp_status options_of_life(const trp_checkpoint *checkpoint, struct shard_options *options)
+{
     double optimizer[OPTIMIZER_NUMBERS];
     uint64_t rule[RULE_NUMBERS];
-    if (trp_checkpoint_get(checkpoint, "optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS,
-                           optimizer) == TRP_OK)
-        options.optimizer = optimizer_of_numbers(optimizer);
-    if (trp_checkpoint_get(checkpoint, "rule", TRP_CHECKPOINT_U64, RULE_NUMBERS, rule) == TRP_OK) {
-        options.rule = (trp_server_rule)rule[0];
-        options.slack = (uint32_t)rule[1];
-        options.softness = (uint32_t)rule[2];
-        options.max_staleness = (uint32_t)rule[3];
-    }
-    return options;
+    trp_status status = trp_checkpoint_get(checkpoint, "optimizer", TRP_CHECKPOINT_F64,
+                                           OPTIMIZER_NUMBERS, optimizer);
+    if (status == TRP_OK)
+        status = optimizer_of_numbers(optimizer, &options->optimizer);
+    if (status != TRP_OK && status != TRP_NOT_FOUND)
+        return status;
+    status = trp_checkpoint_get(checkpoint, "rule", TRP_CHECKPOINT_U64, RULE_NUMBERS, rule);
+    if (status == TRP_OK)
+        status = take_rule(rule, options);
+    return status == TRP_NOT_FOUND ? TRP_OK : status;
 }
 
 static bool are_alike(const struct shard_options *a, const struct shard_options *b)
@@ -219,7 +237,7 @@ static trp_status load_checkpoint(struct shard_keep *keep, struct param_shard *s
         shard->workers[i] =
             (struct shard_worker){.clock = columns[2 * i], .present = columns[2 * i + 1] != 0};
     if (status == TRP_OK)
-        take_counters(shard, counters, steps, &keep->number);
+        status = take_counters(keep, shard, counters, steps);
     free(columns);
     if (status == TRP_FAILED_PRECONDITION) /* tensors of other sizes */
         status =
@@ -445,11 +463,16 @@ static trp_status go_on_with(struct shard_keep *keep, struct param_shard *shard,
 static trp_status load_both(struct shard_keep *keep, struct param_shard *shard,
                             const trp_checkpoint *checkpoint, uint64_t *steps)
 {
-    const struct shard_options own = shard->options, life = options_of_life(checkpoint, &own);
+    const struct shard_options own = shard->options;
+    struct shard_options life = own;
     float *values = shard->values;
     size_t count = shard->count;
-    shard_destroy(shard);
-    if (shard_create(shard, &life, values, count) != TRP_OK)
+    trp_status status = options_of_life(checkpoint, &life);
+    if (status == TRP_OK) {
+        shard_destroy(shard);
+        status = shard_create(shard, &life, values, count);
+    }
+    if (status != TRP_OK)
         return trp_fail(TRP_DATA_LOSS, "%s: %s", keep->checkpoint, trp_last_error());
     TRP_TRY(load_life(keep, shard, checkpoint, steps));
     TRP_TRY(go_on_with(keep, shard, &own, steps));

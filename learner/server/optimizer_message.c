@@ -1,6 +1,7 @@
 #include "optimizer_message.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,6 +63,21 @@ static double number_of_field(const Troupe__ServerOptimizer *message,
     }
 }
 
+/* Of a file, where all are doubles. */
+static bool field_has(const ProtobufCFieldDescriptor *field, double number)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT32:
+        return number >= 0 && number <= UINT32_MAX && number == trunc(number);
+    case PROTOBUF_C_TYPE_UINT64:
+        return number >= 0 && number < 0x1p64 && number == trunc(number);
+    case PROTOBUF_C_TYPE_BOOL:
+        return number == 0 || number == 1;
+    default:
+        return true;
+    }
+}
+
 static void set_field(Troupe__ServerOptimizer *message, const ProtobufCFieldDescriptor *field,
                       double number)
 {
@@ -97,13 +113,19 @@ void optimizer_numbers(const trp_optimizer *optimizer, double numbers[OPTIMIZER_
         numbers[place_of_field(&all->fields[i])] = number_of_field(&message, &all->fields[i]);
 }
 
-trp_optimizer optimizer_of_numbers(const double numbers[OPTIMIZER_NUMBERS])
+trp_status optimizer_of_numbers(const double numbers[OPTIMIZER_NUMBERS], trp_optimizer *optimizer)
 {
     const ProtobufCMessageDescriptor *all = &troupe__server_optimizer__descriptor;
     Troupe__ServerOptimizer message = TROUPE__SERVER_OPTIMIZER__INIT;
-    for (unsigned i = 0; i < all->n_fields; i++)
-        set_field(&message, &all->fields[i], numbers[place_of_field(&all->fields[i])]);
-    return optimizer_of(&message);
+    for (unsigned i = 0; i < all->n_fields; i++) {
+        double number = numbers[place_of_field(&all->fields[i])];
+        if (!field_has(&all->fields[i], number))
+            return trp_fail(TRP_INVALID_ARGUMENT, "the optimizer's %s is %g, which is no such",
+                            all->fields[i].name, number);
+        set_field(&message, &all->fields[i], number);
+    }
+    *optimizer = optimizer_of(&message);
+    return TRP_OK;
 }
 
 /* ---- what two differ in -------------------------------------------------------------------- */

@@ -11,10 +11,12 @@
 Troupe__ServerOptimizer optimizer_message(const trp_optimizer *optimizer);
 trp_optimizer optimizer_of(const Troupe__ServerOptimizer *message);
 
-/* The message's fields by their numbers in the .proto, for a file. */
+/* The message's fields by their numbers in the .proto, for a file. INVALID_ARGUMENT names the field
+ * that cannot be its number. */
 enum { OPTIMIZER_NUMBERS = 15 };
 void optimizer_numbers(const trp_optimizer *optimizer, double numbers[OPTIMIZER_NUMBERS]);
-trp_optimizer optimizer_of_numbers(const double numbers[OPTIMIZER_NUMBERS]);
+TRP_MUST_USE trp_status optimizer_of_numbers(const double numbers[OPTIMIZER_NUMBERS],
+                                             trp_optimizer *optimizer);
 
 enum { OPTIMIZER_NUMBER_BYTES = 32 };
 

@@ -1,5 +1,6 @@
 /* A server that begins again with other options: its log is taken by those that it was taken with,
  * and from there on it is a shard of the new ones. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <troupe/checkpoint.h>
 #include "core/alloc.h"
 #include "learner/server/keep.h"
 
@@ -230,6 +232,90 @@ static void an_optimizer_that_is_refused_takes_no_state(void **state)
     remove_dir(dir);
 }
 
+/* A file whose tensor `name` has another number in one place, as it came from elsewhere. */
+static void damage(const char *path, const char *name, size_t place, const void *number)
+{
+    enum { TENSORS_MAX = 16 };
+    trp_checkpoint_tensor tensors[TENSORS_MAX];
+    trp_checkpoint *checkpoint;
+    uint64_t *numbers = NULL;
+    assert_int_equal(trp_checkpoint_read(&checkpoint, path), TRP_OK);
+    size_t count = trp_checkpoint_tensor_count(checkpoint);
+    assert_true(count <= TENSORS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        tensors[i] = *trp_checkpoint_tensor_at(checkpoint, i);
+        if (strcmp(tensors[i].name, name) != 0)
+            continue;
+        assert_true(place < tensors[i].shape[0]);
+        numbers = xmemdup(tensors[i].data, (size_t)tensors[i].shape[0] * sizeof *numbers);
+        memcpy(&numbers[place], number, sizeof *numbers);
+        tensors[i].data = numbers;
+    }
+    assert_non_null(numbers);
+    assert_int_equal(trp_checkpoint_write(path, tensors, count, NULL, 0), TRP_OK);
+    trp_checkpoint_destroy(checkpoint);
+    free(numbers);
+}
+
+static void check_is_refused(const char *tensor, size_t place, const void *number,
+                             const char *words)
+{
+    const struct shard_options options = options_with(TRP_SERVER_SSP, sgd);
+    char *dir = new_dir(), *path = xasprintf("%s/params.safetensors", dir);
+    struct life life;
+    begin(&life, dir, &options);
+    die(&life);
+    damage(path, tensor, place, number);
+    begin(&life, dir, &options);
+    if (life.status != TRP_DATA_LOSS)
+        fail_msg("status %d, not: %s", life.status, words);
+    assert_ptr_equal(strstr(trp_last_error(), path), trp_last_error());
+    if (!strstr(trp_last_error(), words))
+        fail_msg("'%s' is not in: %s", words, trp_last_error());
+    die(&life);
+    free(path);
+    remove_dir(dir);
+}
+
+/* The lower half of each is one that a server has. */
+static void numbers_that_no_server_has_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *tensor;
+        size_t place;
+        uint64_t number;
+        const char *words;
+    } rows[] = {
+        {"rule", 0, UINT64_C(1) << 32 | TRP_SERVER_SSP, "the server's rule is 4294967"},
+        {"rule", 0, RULES, "the server's rule is 5"},
+        {"rule", 1, UINT64_C(1) << 32 | 1, "the server's slack is 4294967297, which no server has"},
+        {"rule", 2, UINT64_C(1) << 32 | 1, "the server's softness is 4294967297"},
+        {"rule", 3, UINT64_C(1) << 32, "the server's max_staleness is 4294967296"},
+        {"counters", 6, UINT64_C(1) << 32, "gradients of a step are 4294967296"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_is_refused(rows[i].tensor, rows[i].place, &rows[i].number, rows[i].words);
+}
+
+static void an_optimizer_that_is_none_is_refused_by_name(void **state)
+{
+    static const struct {
+        size_t place;
+        double number;
+        const char *words;
+    } rows[] = {{0, 0x1p32 + TRP_SGD, "the optimizer's kind is 4.29497e+09"},
+                {0, -1, "the optimizer's kind is -1"},
+                {0, 0.5, "the optimizer's kind is 0.5"},
+                {0, 77, "optimizer"},
+                {1, (double)NAN, "the optimizer's schedule is "},
+                {2, 1e7, "learning_rate is 1e+07"},
+                {4, 0x1p64, "the optimizer's schedule_steps is 1.84467e+19"},
+                {12, 2, "the optimizer's nesterov is 2"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_is_refused("optimizer", rows[i].place, &rows[i].number, rows[i].words);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +323,8 @@ int main(void)
         cmocka_unit_test(a_log_is_taken_within_the_staleness_of_the_life_that_wrote_it),
         cmocka_unit_test(an_optimizer_goes_on_with_the_states_that_there_are),
         cmocka_unit_test(an_optimizer_that_is_refused_takes_no_state),
+        cmocka_unit_test(numbers_that_no_server_has_are_refused_by_name),
+        cmocka_unit_test(an_optimizer_that_is_none_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

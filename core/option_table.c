@@ -421,14 +421,17 @@ static bool is_alternative(const char *alternatives, const char *value)
     }
 }
 
-/* Whether the option that `needs` names has one of the values there. */
+/* Whether the option that `needs` names has one of the values there, or, by "!=", none of them. */
 static bool needs_are_met(const trp_option_table *table, const char *needs, const void *options)
 {
-    char *name = xasprintf("%.*s", (int)strcspn(needs, "="), needs);
+    char *name = xasprintf("%.*s", (int)strcspn(needs, "!="), needs);
+    const char *values = needs + strlen(name);
     const trp_option *other = option_find(table, name);
-    assert(other && needs[strlen(name)] == '=' && "an option needs a value of one of its table");
+    bool others = *values == '!';
+    values += others;
+    assert(other && *values == '=' && "an option needs a value of one of its table");
     char *value = option_value(other, options);
-    bool met = is_alternative(needs + strlen(name) + 1, value);
+    bool met = is_alternative(values + 1, value) != others;
     free(value);
     free(name);
     return met;
@@ -453,7 +456,9 @@ char *option_needs(const trp_option *option)
     for (const char *at = option->needs; *at; at++)
         if (*at == '|')
             buffer_append(&text, text_bytes(" or "));
-        else
+        else if (*at == '!')
+            buffer_append(&text, text_bytes(" other than "));
+        else if (at == option->needs || at[-1] != '!')
             buffer_append(&text, (trp_bytes){(const uint8_t *)at, 1});
     return buffer_text(&text);
 }

@@ -20,7 +20,7 @@ char *option_default(const trp_option *option);
 /* Whether it is not its default and nobody reads it, as trp_option.needs says. */
 bool option_is_idle(const trp_option_table *table, const trp_option *option, const void *options);
 
-/* "loss=c51 or quantile"; NULL: it is always read. */
+/* "loss=c51 or quantile", "penalty other than 0"; NULL: it is always read. */
 char *option_needs(const trp_option *option);
 
 /* "  actor.envs=8", what it is for, what is allowed and its default, on three lines. `options`

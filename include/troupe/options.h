@@ -62,8 +62,9 @@ typedef struct {
     const char *help;
     const char *const *choices; /* words for 0, 1, ...; then NULL */
     const char *needs; /* "loss=c51|quantile": nobody reads the option while that other one of the
-                          table has none of these values ("cuda:*": any that begins so); a run says
-                          so of one that is not its default. NULL: it is always read */
+                          table has none of these values ("cuda:*": any that begins so), or, by
+                          "penalty!=0", has one of them; a run says so of one that is not its
+                          default. NULL: it is always read */
 } trp_option;
 
 typedef struct {

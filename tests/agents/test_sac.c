@@ -2,6 +2,7 @@
  * it cannot learn. */
 #include <troupe/log.h>
 #include <troupe/sac.h>
+#include "core/option_table.h"
 #include "paper.h"
 
 static const double gamma_ = 0.9, tau = 0.1, beta = 0.6, epsilon = 0.02, wanted = -1.5;
@@ -342,6 +343,25 @@ static void sac_does_not_clone(void **state)
     check_step(false, 0, 0);
 }
 
+/* A run says so of those that are set. */
+static void what_is_of_cql_alone_is_idle_in_sac(void **state)
+{
+    static const char *const names[] = {"bc_steps", "conservative_samples"};
+    (void)state;
+    const trp_option_table *table = trp_sac_option_table();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int is_cql = 0; is_cql < 2; is_cql++) {
+            trp_sac_options options;
+            trp_options_resolve(table, NULL, &options);
+            assert_false(option_is_idle(table, option_find(table, names[i]), &options));
+            assert_int_equal(trp_options_set(table, &options, names[i], "7"), TRP_OK);
+            assert_int_equal(trp_options_set(table, &options, "conservative", is_cql ? "0.5" : "0"),
+                             TRP_OK);
+            assert_int_equal(option_is_idle(table, option_find(table, names[i]), &options),
+                             !is_cql);
+        }
+}
+
 static void the_temperature_rises_below_the_wanted_entropy_and_falls_above_it(void **state)
 {
     (void)state;
@@ -581,6 +601,7 @@ int main(void)
         cmocka_unit_test(a_conservative_step_is_that_of_cqls_paper),
         cmocka_unit_test(the_first_steps_of_cql_clone_what_was_done),
         cmocka_unit_test(sac_does_not_clone),
+        cmocka_unit_test(what_is_of_cql_alone_is_idle_in_sac),
         cmocka_unit_test(the_temperature_rises_below_the_wanted_entropy_and_falls_above_it),
         cmocka_unit_test(the_entropy_that_is_wanted_follows_the_action),
         cmocka_unit_test(a_fresh_run_has_targets_that_are_copies_and_critics_that_differ),

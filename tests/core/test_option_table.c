@@ -39,7 +39,7 @@ static const trp_option rows[] = {
     ROW(small, .fallback = "-5", .min = -10, .max = 10, .help = "small"),
     ROW(count, .fallback = "20", .min = 1, .max = 1000, .unit = "steps", .help = "counts"),
     ROW(wide, .needs = "label=no*|some", .help = "any"),
-    ROW(total, .fallback = "7", .min = 1, .max = INFINITY, .help = "many"),
+    ROW(total, .fallback = "7", .min = 1, .max = INFINITY, .needs = "clip!=0|10", .help = "many"),
     ROW(rate, .fallback = "0.1", .max = 1, .help = "a float"),
     ROW(share, .needs = "kind=green|blue", .help = "a double"),
     ROW(label, .fallback = "none", .help = "a text"),
@@ -312,6 +312,21 @@ static void an_option_that_nobody_reads_is_idle_unless_it_is_its_default(void **
     free(needs);
 }
 
+static void an_option_is_idle_where_another_one_has_a_value_that_it_must_not_have(void **state)
+{
+    struct fixture *fixture = *state;
+    const trp_option *total = option_find(&table, "total");
+    const char *const clips[] = {"0", "10", "1", "100", "0.5"};
+    fixture->options.total = 8;
+    for (size_t i = 0; i < sizeof clips / sizeof *clips; i++) {
+        assert_int_equal(trp_options_set(&table, &fixture->options, "clip", clips[i]), TRP_OK);
+        assert_int_equal(option_is_idle(&table, total, &fixture->options), i < 2);
+    }
+    char *needs = option_needs(total);
+    assert_string_equal(needs, "clip other than 0 or 10");
+    free(needs);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -326,6 +341,7 @@ int main(void)
         TEST(a_check_names_the_option_its_value_and_its_range),
         TEST(every_option_changes_the_hash),
         TEST(an_option_that_nobody_reads_is_idle_unless_it_is_its_default),
+        TEST(an_option_is_idle_where_another_one_has_a_value_that_it_must_not_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

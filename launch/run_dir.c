@@ -108,12 +108,24 @@ static bool file_exists(const char *dir, const char *name)
 /* ---- lock -------------------------------------------------------------------------------- */
 
 /* Asks the kernel who holds it: what the file says may be of the life before. */
-static trp_status lock_taken(const struct run_dir *dir, const struct flock *held)
+static trp_status lock_taken(const char *dir, const struct flock *held)
 {
     if (held->l_pid <= 0) /* a process of another container, or this one */
-        return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here", dir->path);
-    return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here (process %d)", dir->path,
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here", dir);
+    return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here (process %d)", dir,
                     (int)held->l_pid);
+}
+
+/* Takes nothing. Of this process it sees none: that is seen when the lock is taken. */
+static trp_status check_nobody_runs(const char *dir)
+{
+    struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char *path = xasprintf("%s/lock", dir);
+    int fd = own_file_open(path, O_RDONLY, 0);
+    bool taken = fd >= 0 && fcntl(fd, F_GETLK, &held) == 0 && held.l_type != F_UNLCK;
+    fd_close(fd);
+    free(path);
+    return taken ? lock_taken(dir, &held) : TRP_OK;
 }
 
 /* That lock tells no two runs of one process apart, and is lost when one of them closes the file;
@@ -123,7 +135,7 @@ static trp_status take_own_lock(const struct run_dir *dir, const char *path)
     if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return TRP_OK;
     static const struct flock unknown;
-    return errno == EWOULDBLOCK ? lock_taken(dir, &unknown) : path_error(path, errno);
+    return errno == EWOULDBLOCK ? lock_taken(dir->path, &unknown) : path_error(path, errno);
 }
 
 static trp_status take_lock(struct run_dir *dir)
@@ -140,7 +152,7 @@ static trp_status take_lock(struct run_dir *dir)
         if (!taken || fcntl(dir->lock_fd, F_GETLK, &held) != 0)
             status = path_error(path, errno);
         else if (held.l_type != F_UNLCK)
-            status = lock_taken(dir, &held);
+            status = lock_taken(dir->path, &held);
     }
     if (status == TRP_OK)
         status = take_own_lock(dir, path);
@@ -399,6 +411,7 @@ static trp_status given_path(const struct launch_options *options, char **path)
     if (options->run_dir && options->run_dir[0] == '\0')
         return trp_fail(TRP_INVALID_ARGUMENT, "the name of the run directory is empty");
     *path = options->run_dir ? xstrdup(options->run_dir) : xasprintf("%s/latest", runs_dir());
+    TRP_TRY(check_nobody_runs(*path));
     if (options->resume && file_exists(*path, "config.json"))
         return TRP_OK;
     if (options->resume)

@@ -41,7 +41,8 @@ TRP_MUST_USE trp_status run_dir_check(const struct launch_options *options,
 /* Makes a new run directory, or opens one to resume: then options->seed becomes that run's, unless
  * it was set. ALREADY_EXISTS: there is a run in it and no --resume; NOT_FOUND: nothing to resume;
  * FAILED_PRECONDITION: a run of another program, one that was started with other values of what it
- * has stored (named), or one that is still running (named). Other failures name the path. */
+ * has stored (named), or one that is still running (its process is named, also
+ * without --resume). Other failures name the path. */
 TRP_MUST_USE trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
                                      const trp_program *program);
 

@@ -651,7 +651,8 @@ static void a_terminal_that_takes_nothing_does_not_hold_the_nodes(void **state)
 
 /* ---- directories ------------------------------------------------------------------------- */
 
-static void a_running_run_is_not_resumed(void **state)
+/* Nor is anything prepared for it, and nobody is told to resume it. */
+static void the_directory_of_a_running_run_is_nobody_elses(void **state)
 {
     struct scene *scene = *state;
     start_scenario(scene, "wait", NULL);
@@ -660,10 +661,14 @@ static void a_running_run_is_not_resumed(void **state)
     struct scene other = {.pid = 0};
     snprintf(other.dir, sizeof other.dir, "/tmp/troupe-test-XXXXXX");
     assert_non_null(mkdtemp(other.dir));
-    const char *argv[] = {LAUNCH_PROGRAM, "--resume", dir, "--", "wait", NULL};
-    assert_int_equal(scene_run(&other, argv), 2);
-    char *owner = xasprintf("a run is going on here (process %d)", scene->pid);
-    assert_last_line(&other, "err", owner);
+    char *owner = xasprintf("%s: a run is going on here (process %d)", dir, scene->pid);
+    static const char *const flags[] = {"--run-dir", "--resume"};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, flags[i], dir, "--", "prepares", NULL};
+        assert_int_equal(scene_run(&other, argv), 2);
+        assert_last_line(&other, "err", owner);
+        assert_int_equal(count_in(&other, "out", "prepared"), 0);
+    }
     nftw(other.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     free(owner);
     free(dir);
@@ -784,7 +789,7 @@ int main(void)
         TEST(long_lines_arrive_whole),
         TEST(a_closed_terminal_stops_the_program),
         TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
-        TEST(a_running_run_is_not_resumed),
+        TEST(the_directory_of_a_running_run_is_nobody_elses),
         TEST(who_holds_a_run_directory_is_named),
         TEST(learners_of_one_program_begin_differently),
         TEST(a_child_has_four_descriptors_of_ours),

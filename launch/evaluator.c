@@ -41,6 +41,17 @@ struct evaluator {
     bool reached;
 };
 
+static void put_row(FILE *file, const trp_params_state *state, const trp_evaluation *result)
+{
+    const double numbers[] = {result->mean, result->std, result->min, result->max, result->lower};
+    char digits[DECIMAL_BYTES];
+    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u", state->version, state->learner_steps,
+            state->total_steps, result->episodes);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        fprintf(file, ",%s", double_decimal(numbers[i], digits));
+    fputc('\n', file);
+}
+
 /* EVALUATOR.csv: no times, so that deterministic runs can be compared. */
 static void write_row(const struct evaluator *evaluator, const trp_params_state *state,
                       const trp_evaluation *result)
@@ -49,21 +60,23 @@ static void write_row(const struct evaluator *evaluator, const trp_params_state 
                            evaluator->context->group->name);
     file_cut_torn_line(path);
     FILE *file = own_file_stream(path, "a");
-    if (!file)
+    if (file && ftell(file) == 0)
+        fputs("version,learner_steps,actor_steps,episodes,mean,std,min,max,lower\n", file);
+    if (file)
+        put_row(file, state, result);
+    if (!file || fclose(file) != 0) /* all of it is written there */
         trp_log(TRP_WARN, "a row is lost path=%s reason=%s", path, file_errno_words(errno));
     free(path);
-    if (!file)
-        return;
-    if (ftell(file) == 0)
-        fputs("version,learner_steps,actor_steps,episodes,mean,std,min,max,lower\n", file);
-    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u", state->version, state->learner_steps,
-            state->total_steps, result->episodes);
-    const double numbers[] = {result->mean, result->std, result->min, result->max, result->lower};
-    char digits[DECIMAL_BYTES];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        fprintf(file, ",%s", double_decimal(numbers[i], digits));
-    fputc('\n', file);
-    fclose(file);
+}
+
+/* A full disk ends no run: what is lost is said, and the next evaluation tries again. */
+static trp_status go_on_without(trp_status status, const char *what, double mean,
+                                const trp_params_state *state)
+{
+    if (status == TRP_RESOURCE_EXHAUSTED)
+        trp_log(TRP_WARN, "%s version=%" PRIu64 " mean_return=%.2f reason=%s", what, state->version,
+                mean, trp_last_error());
+    return status == TRP_RESOURCE_EXHAUSTED ? TRP_OK : status;
 }
 
 static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_state *state,
@@ -77,7 +90,10 @@ static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_
     if (status == TRP_ABORTED)
         return TRP_OK;
     if (status != TRP_OK)
-        return status;
+        return go_on_without(status,
+                             "the target is reached by parameters that are not kept, so the run "
+                             "goes on",
+                             result->mean, state);
     evaluator->reached = true;
     char reason[256];
     snprintf(reason, sizeof reason,
@@ -129,8 +145,9 @@ static trp_status evaluator_evaluate(struct evaluator *evaluator)
     trp_evaluation result;
     TRP_TRY(evaluator_play(evaluator, evaluator->episodes, &state, &result));
     evaluator->evaluated_steps = state.learner_steps;
-    TRP_TRY(best_offer(evaluator->best_dir, evaluator->options->best, result.mean, &state,
-                       evaluator->policy));
+    TRP_TRY(go_on_without(best_offer(evaluator->best_dir, evaluator->options->best, result.mean,
+                                     &state, evaluator->policy),
+                          "parameters among the best are not kept", result.mean, &state));
     trp_context_report(evaluator->context, "eval_return", result.mean);
     trp_context_report(evaluator->context, "eval_version", (double)state.version);
     double target = evaluator->options->target_return;

@@ -3,12 +3,10 @@
 #include "copy_steps.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
-#include <sys/mount.h>
 
 #include "core/clock.h"
 #include "replay/store/checkpoint_writer.h"
+#include "tests/core/private_mounts.h"
 
 enum { ITEM_BYTES = 28224, ITEMS_MAX = 1 << 20, FS_BYTES = 40 << 20 };
 
@@ -23,42 +21,11 @@ struct full {
 
 /* ---- a file system of our own --------------------------------------------------------------- */
 
-static void write_text(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY);
-    if (fd < 0 || write(fd, text, strlen(text)) < 0)
-        fail_msg("%s: %s", path, strerror(errno));
-    close(fd);
-}
-
-/* In a mount namespace, so that nothing stays behind whatever happens to us. */
-static int private_mounts(void **state)
-{
-    (void)state;
-    uid_t user = geteuid();
-    gid_t group = getegid();
-    if (unshare(CLONE_NEWNS | (user ? CLONE_NEWUSER : 0)) != 0)
-        fail_msg("no mount namespace: %s", strerror(errno));
-    if (user) {
-        char *map = xasprintf("0 %u 1", user);
-        write_text("/proc/self/uid_map", map);
-        free(map);
-        write_text("/proc/self/setgroups", "deny");
-        map = xasprintf("0 %u 1", group);
-        write_text("/proc/self/gid_map", map);
-        free(map);
-    }
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        fail_msg("private mounts: %s", strerror(errno));
-    return 0;
-}
-
 static int setup(void **state)
 {
     struct full *full = xcalloc(1, sizeof *full);
     full->mount_point = fixture_dir("/tmp");
-    if (mount("tmpfs", full->mount_point, "tmpfs", 0, "size=40m") != 0)
-        fail_msg("mount a tmpfs: %s", strerror(errno));
+    mount_memory(full->mount_point, 0, "size=40m");
     full->dir = fixture_path(full->mount_point, "store");
     full->items = xcalloc(ITEMS_MAX, sizeof *full->items);
     full->sizes = xcalloc(ITEMS_MAX, sizeof *full->sizes);

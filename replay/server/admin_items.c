@@ -180,15 +180,14 @@ static trp_status walk_run(struct items_walk *walk)
     walk_set_keys(walk);
     if (walk->keys)
         TRP_TRY(admin_load(walk->admin));
-    for (;;) {
+    while (!walk->done) {
+        if (trp_call_cancelled())
+            return trp_fail(TRP_CANCELLED, "nobody waits for the items any more");
         TRP_TRY(admin_enter(walk->admin, walk_slice, walk));
         if (walk->done || walk->seen_count / 2 >= walk->seen_max)
             seen_sort(walk);
-        if (walk->done)
-            return TRP_OK;
-        if (trp_call_cancelled())
-            return trp_fail(TRP_CANCELLED, "nobody waits for the items any more");
     }
+    return TRP_OK;
 }
 
 static void walk_cleanup(struct items_walk *walk)

@@ -102,6 +102,7 @@ static struct confirm *ring_at(struct insert_stream *stream, uint64_t number)
 
 static void ring_free(struct insert_stream *stream)
 {
+    stream->service->ring_bytes -= stream->ring_capacity * sizeof *stream->ring;
     free(stream->ring);
     stream->ring = NULL;
     stream->ring_capacity = 0;
@@ -115,6 +116,7 @@ static uint64_t ring_push(struct insert_stream *stream, uint64_t key, bool done)
         struct confirm *ring = xmalloc(capacity * sizeof *ring);
         for (uint64_t i = stream->first; i < stream->end; i++)
             ring[i & (capacity - 1)] = *ring_at(stream, i);
+        stream->service->ring_bytes += (capacity - stream->ring_capacity) * sizeof *ring;
         free(stream->ring);
         stream->ring = ring;
         stream->ring_capacity = capacity;
@@ -141,7 +143,7 @@ static void stream_confirm(struct insert_stream *stream)
     keys->count = 0;
     for (; stream->first < stream->end && ring_at(stream, stream->first)->done; ++stream->first)
         wire_push_key(keys, ring_at(stream, stream->first)->key);
-    if (stream->first == stream->end && stream->ring_capacity > INSERT_RING_KEPT_MAX)
+    if (stream->first == stream->end && stream->service->ring_bytes > INSERT_RINGS_KEPT_BYTES)
         ring_free(stream);
     if (keys->count == 0)
         return;

@@ -46,10 +46,10 @@ enum {
     /* insert_stream.c: messages of confirmations that a client has not read: more than a writer has
      * items on their way, so that none waits for the server while the server waits for it. */
     INSERT_RESPONSES_MAX = 4096,
-    /* The same of messages with many: 100 000 items; and entries of a ring that stay when all is
-     * confirmed, 64 KB. */
+    /* The same of messages with many: 100 000 items. */
     INSERT_RESPONSES_BYTES_MAX = 1 << 20,
-    INSERT_RING_KEPT_MAX = 4096,
+    /* Rings of all streams up to which one stays when all in it is confirmed: 64 of 4096 items. */
+    INSERT_RINGS_KEPT_BYTES = 4 << 20,
     /* Confirmations that wait, in the order of their stream, for an item that does: 1 MiB. */
     INSERT_CONFIRMS_MAX = 1 << 16,
     /* service.c: a full file system is probed so often; a line says so, and changes

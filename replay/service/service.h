@@ -86,6 +86,7 @@ struct service {
     char *broken_text;
     uint64_t held_bytes;     /* memory of insert streams, without their chunks */
     uint64_t held_bytes_max; /* with them */
+    uint64_t ring_bytes;     /* of insert streams, whether they count above or not */
     int64_t held_logged_ns;  /* when there was last a line about it */
     struct list shared;      /* shared streams that have a lease */
     int64_t lease_ms;

@@ -210,7 +210,7 @@ uint64_t trajectory_builder_memory(const struct trajectory_builder *builder)
 {
     uint64_t memory = builder->chunk_capacity * sizeof(struct chunk *);
     for (uint32_t i = 0; i < TEMPLATES_MAX; i++)
-        memory += builder->templates[i].bytes.capacity;
+        memory += builder->templates[i].bytes.capacity + builder->templates[i].wire.capacity;
     return memory;
 }
 

@@ -1,5 +1,7 @@
 /* Inserts that wait: for the limiter, for a client that reads, sent twice; and what they may hold.
  */
+#include <malloc.h>
+
 #include "replay/service/limits.h"
 #include "tests/core/captured.h"
 #include "tests/replay/replay_fixture.h"
@@ -353,6 +355,49 @@ static void confirmations_behind_an_item_that_waits_count_in_the_memory(void **s
     assert_all_confirmed(second, 4);
 }
 
+/* What malloc has given out. */
+static size_t allocated_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/* Items that are there already: of a stream that brings them again nothing else stays. */
+static trp_stream *open_and_repeat(const struct replay *replay)
+{
+    enum { ITEMS = 4000 };
+    static uint64_t keys[ITEMS];
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    add_chunk(built, (struct chunk_spec){.key = 1});
+    for (uint64_t i = 0; i < ITEMS; i++) {
+        keys[i] = i + 1;
+        add_simple_item(built, keys[i], "t", 1, 1);
+    }
+    send_built(stream, built);
+    built_destroy(built);
+    assert_confirmed(stream, keys, ITEMS);
+    return stream;
+}
+
+static void idle_streams_keep_little_for_confirmations(void **state)
+{
+    enum { STREAMS = 192, STREAM_BYTES = 24 << 10 };
+    struct replay *replay = *state;
+    trp_stream *streams[STREAMS];
+    OPEN("name=t");
+    trp_stream *first = open_and_repeat(replay);
+    size_t before = allocated_bytes();
+    for (int i = 0; i < STREAMS; i++)
+        streams[i] = open_and_repeat(replay);
+    size_t after = allocated_bytes();
+    assert_in_range(after > before ? after - before : 0, 0,
+                    INSERT_RINGS_KEPT_BYTES + STREAMS * STREAM_BYTES);
+    for (int i = 0; i < STREAMS; i++)
+        trp_stream_destroy(streams[i]);
+    trp_stream_destroy(first);
+}
+
 static void orphans_that_find_no_room_are_one_line(void **state)
 {
     /* What is refused at the edge may find room a moment later; much larger ones do not. */
@@ -518,6 +563,7 @@ int main(void)
         TEST(orphans_go_when_their_memory_is_needed),
         TEST(who_waits_beyond_the_memory_is_told_to_come_again),
         TEST(confirmations_behind_an_item_that_waits_count_in_the_memory),
+        TEST(idle_streams_keep_little_for_confirmations),
         TEST(orphans_that_find_no_room_are_one_line),
         TEST(small_chunks_count_what_they_take),
         TEST(confirmations_behind_an_item_that_waits_are_bounded),

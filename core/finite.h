@@ -13,15 +13,18 @@ static inline bool floats_are_finite(const float *numbers, size_t count)
     return floats_are_finite_scaled(numbers, count, 1);
 }
 
-/* Copies all, and says whether the copy, times `scale`, is finite: it is looked at in the cache.
- * `from`, which others may write, is read once, by the compiler too. */
+/* Copies all, and says whether the copy, times `scale`, is finite. `from`, which others may write,
+ * is read once, by the compiler too. */
 bool floats_copy_finite(float *to, const float *from, size_t count, float scale);
 
 /* ---- for core/finite.c ------------------------------------------------------------------------
  */
 
-typedef bool finite_kernel(const float *numbers, size_t count, float scale);
+struct finite_kernels {
+    bool (*look)(const float *numbers, size_t count, float scale);
+    bool (*copy)(float *to, const float *from, size_t count, float scale);
+};
 
-finite_kernel finite_generic, finite_avx2, finite_avx512;
+extern const struct finite_kernels finite_generic, finite_avx2, finite_avx512;
 
 #endif

@@ -1,3 +1,4 @@
-/* The kernel for AVX2. Called only where the processor has it. */
-#define FINITE_KERNEL finite_avx2
-#include "finite_kernel.h"
+/* The kernels for AVX2. Used only where the processor has it. */
+#define FINITE_KERNELS finite_avx2
+#define FINITE_BYTES   32
+#include "finite_kernels.h"

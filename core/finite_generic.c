@@ -1,3 +1,4 @@
-/* The kernel for any processor. */
-#define FINITE_KERNEL finite_generic
-#include "finite_kernel.h"
+/* The kernels for any processor. */
+#define FINITE_KERNELS finite_generic
+#define FINITE_BYTES   16
+#include "finite_kernels.h"

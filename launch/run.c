@@ -445,6 +445,8 @@ trp_status run_prepare(struct run *run, int argc, char **argv)
     if (!run->embedded && !run->options->resume)
         hold_signals();
     TRP_TRY(run_dir_open(&run->dir, run->options, run->program));
+    if (!run->embedded || !run->options->run_dir) /* who names it may move it afterwards */
+        run_dir_point_latest(&run->dir);
     run->seed = seed_of_life(run->options->seed, run->dir.life);
     TRP_TRY(run_dir_write_config(&run->dir, run->options, run->program, argc, argv));
     TRP_TRY(loop_init(&run->loop));

@@ -54,22 +54,6 @@ static const char *runs_dir(void)
     return dir && dir[0] ? dir : "runs";
 }
 
-/* runs/latest -> this run, where there is a runs. Only a convenience: a failure is nobody's. */
-static void point_latest(const char *path)
-{
-    const char *runs = runs_dir(), *name = strrchr(path, '/') + 1;
-    char *link = xasprintf("%s/latest", runs);
-    char *fresh = xasprintf("%s/.latest-%ld", runs, (long)getpid());
-    char *real = realpath(runs, NULL);
-    size_t length = real ? strlen(real) : 0;
-    bool inside = real && strncmp(path, real, length) == 0 && path + length + 1 == name;
-    if (symlink(inside ? name : path, fresh) == 0 && rename(fresh, link) != 0)
-        unlink(fresh);
-    free(real);
-    free(fresh);
-    free(link);
-}
-
 /* A directory nobody had: runs/NAME-20250131-235959, or the same with -2, -3, ... */
 static trp_status make_unique(const char *name, char **out)
 {
@@ -482,12 +466,26 @@ trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
         status = path_error(logs, error);
         goto out;
     }
-    if ((status = make_socket_dir(dir, program)) == TRP_OK)
-        point_latest(dir->path);
+    status = make_socket_dir(dir, program);
 out:
     free(logs);
     free(path);
     return status;
+}
+
+void run_dir_point_latest(const struct run_dir *dir)
+{
+    const char *runs = runs_dir(), *name = strrchr(dir->path, '/') + 1;
+    char *link = xasprintf("%s/latest", runs);
+    char *fresh = xasprintf("%s/.latest-%ld", runs, (long)getpid());
+    char *real = realpath(runs, NULL);
+    size_t length = real ? strlen(real) : 0;
+    bool inside = real && strncmp(dir->path, real, length) == 0 && dir->path + length + 1 == name;
+    if (symlink(inside ? name : dir->path, fresh) == 0 && rename(fresh, link) != 0)
+        unlink(fresh);
+    free(real);
+    free(fresh);
+    free(link);
 }
 
 /* All that are there: nodes that were killed left theirs, also those that only they know of. */

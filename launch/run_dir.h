@@ -46,6 +46,10 @@ TRP_MUST_USE trp_status run_dir_check(const struct launch_options *options,
 TRP_MUST_USE trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
                                      const trp_program *program);
 
+/* runs/latest leads to this run, where there is a runs. Only a convenience: a failure is nobody's.
+ */
+void run_dir_point_latest(const struct run_dir *dir);
+
 /* Removes the sockets and gives the lock back. A struct that is zeroed but for lock_fd -1 is fine.
  */
 void run_dir_close(struct run_dir *dir);

@@ -354,7 +354,8 @@ TRP_API trp_program *trp_program_create(const char *name);
 TRP_API void trp_program_destroy(trp_program *program); /* NULL is fine */
 
 typedef struct {
-    const char *run_dir; /* made when missing; NULL: a new one in $TROUPE_RUNS or ./runs */
+    const char *run_dir; /* made when missing; NULL: a new one in $TROUPE_RUNS or ./runs, to which
+                            `latest` leads there */
     bool resume;         /* goes on with the run that is in it */
     bool deterministic;
     uint64_t seed;           /* 0: random */

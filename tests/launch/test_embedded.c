@@ -385,6 +385,38 @@ static void a_run_directory_without_a_name_is_refused(void **state)
     trp_program_destroy(program);
 }
 
+static trp_status end_at_once(trp_context *context, const void *arg)
+{
+    (void)context, (void)arg;
+    return TRP_OK;
+}
+
+/* It is the caller's, who may give it another name when it is whole. */
+static void a_run_in_a_directory_that_is_given_leaves_latest_alone(void **state)
+{
+    struct scratch *scratch = *state;
+    char *runs = xasprintf("%s/runs", scratch->dir), *latest = xasprintf("%s/latest", runs);
+    char *inside = xasprintf("%s/data.half", runs), *first, *second;
+    trp_run_result result;
+    assert_int_equal(setenv("TROUPE_RUNS", runs, 1), 0);
+    trp_program *program = trp_program_create("brief");
+    trp_add_node(program, "brief", &(trp_node_options){.run = end_at_once});
+    assert_int_equal(trp_run(program, NULL, &result), TRP_OK);
+    first = realpath(latest, NULL);
+    assert_string_equal(first, result.run_dir);
+    assert_int_equal(trp_run(program, &(trp_run_options){.run_dir = inside}, &result), TRP_OK);
+    assert_string_equal(result.run_dir, inside);
+    second = realpath(latest, NULL);
+    assert_string_equal(second, first);
+    trp_program_destroy(program);
+    assert_int_equal(unsetenv("TROUPE_RUNS"), 0);
+    free(second);
+    free(first);
+    free(inside);
+    free(latest);
+    free(runs);
+}
+
 static void a_wrong_graph_or_option_is_refused(void **state)
 {
     struct scratch *scratch = *state;
@@ -604,6 +636,7 @@ int main(void)
         TEST(a_row_that_a_full_disk_cut_short_is_not_the_beginning_of_another),
         TEST(a_run_that_cannot_begin_says_why),
         TEST(a_run_directory_without_a_name_is_refused),
+        TEST(a_run_in_a_directory_that_is_given_leaves_latest_alone),
         TEST(a_wrong_graph_or_option_is_refused),
         TEST(signals_stay_the_callers),
         TEST(a_node_that_does_not_end_is_named_and_left),

@@ -28,16 +28,20 @@ struct unroll a3c_unroll(const trp_a3c_options *options)
                            .queue_size = options->batch_size};
 }
 
+static struct unroll_rate a3c_rate(const trp_a3c_options *options)
+{
+    return (struct unroll_rate){options->rate_schedule, options->final_learning_rate,
+                                options->schedule_steps};
+}
+
 trp_optimizer a3c_optimizer(const trp_a3c_options *options)
 {
-    bool scheduled = options->schedule_steps > 0;
+    struct unroll_rate rate = a3c_rate(options);
     trp_optimizer optimizer = {.kind = options->adam ? TRP_ADAM : TRP_RMSPROP,
                                .learning_rate = option_itself((double)options->learning_rate),
-                               .schedule = scheduled ? options->rate_schedule : TRP_RATE_CONSTANT,
-                               .final_rate = scheduled ? (double)options->final_learning_rate : 0,
-                               .schedule_steps = options->schedule_steps,
                                .epsilon = option_decimal(options->optimizer_epsilon),
                                .max_norm = (double)options->max_gradient_norm};
+    unroll_rate_set(&rate, &optimizer);
     if (!options->adam) {
         optimizer.alpha = option_itself(option_decimal(options->rmsprop_alpha));
         optimizer.epsilon_inside = true;
@@ -49,7 +53,9 @@ static trp_status a3c_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_a3c_options options = a3c_options(agent);
     struct unroll unroll = a3c_unroll(&options);
-    return unroll_check(&unroll, env);
+    struct unroll_rate rate = a3c_rate(&options);
+    TRP_TRY(unroll_check(&unroll, env));
+    return unroll_rate_check(&rate, "a3c");
 }
 
 static trp_status a3c_tables(const trp_agent *agent, const trp_env_spec *env,

@@ -29,21 +29,26 @@ struct unroll impala_unroll(const trp_impala_options *options)
                            .queue_size = options->queue_batches * options->batch_size};
 }
 
+static struct unroll_rate impala_rate(const trp_impala_options *options)
+{
+    return (struct unroll_rate){options->rate_schedule, options->final_learning_rate,
+                                options->schedule_steps};
+}
+
 trp_optimizer impala_optimizer(const trp_impala_options *options)
 {
-    bool scheduled = options->schedule_steps > 0;
-    return (trp_optimizer){.kind = options->optimizer,
-                           .learning_rate = option_itself((double)options->learning_rate),
-                           .schedule = scheduled ? options->rate_schedule : TRP_RATE_CONSTANT,
-                           .final_rate = scheduled ? (double)options->final_learning_rate : 0,
-                           .schedule_steps = options->schedule_steps,
-                           .beta1 = option_itself(option_decimal(options->adam_beta1)),
-                           .beta2 = option_itself(option_decimal(options->adam_beta2)),
-                           .alpha = option_itself(option_decimal(options->rmsprop_alpha)),
-                           .epsilon = option_decimal(options->optimizer_epsilon),
-                           .momentum = option_decimal(options->momentum),
-                           .epsilon_inside = options->rmsprop_epsilon_inside,
-                           .max_norm = (double)options->max_gradient_norm};
+    struct unroll_rate rate = impala_rate(options);
+    trp_optimizer optimizer = {.kind = options->optimizer,
+                               .learning_rate = option_itself((double)options->learning_rate),
+                               .beta1 = option_itself(option_decimal(options->adam_beta1)),
+                               .beta2 = option_itself(option_decimal(options->adam_beta2)),
+                               .alpha = option_itself(option_decimal(options->rmsprop_alpha)),
+                               .epsilon = option_decimal(options->optimizer_epsilon),
+                               .momentum = option_decimal(options->momentum),
+                               .epsilon_inside = options->rmsprop_epsilon_inside,
+                               .max_norm = (double)options->max_gradient_norm};
+    unroll_rate_set(&rate, &optimizer);
+    return optimizer;
 }
 
 static trp_status impala_check(const trp_agent *agent, const trp_env_spec *env)
@@ -51,7 +56,9 @@ static trp_status impala_check(const trp_agent *agent, const trp_env_spec *env)
     trp_impala_options options = impala_options(agent);
     struct unroll unroll = impala_unroll(&options);
     trp_optimizer optimizer = impala_optimizer(&options);
+    struct unroll_rate rate = impala_rate(&options);
     TRP_TRY(unroll_check(&unroll, env));
+    TRP_TRY(unroll_rate_check(&rate, "impala"));
     if (options.c_bar > options.rho_bar)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "impala: c_bar is %g, must be in (0, %g], which is rho_bar",

@@ -27,11 +27,20 @@ struct unroll ppo_unroll(const trp_ppo_options *options)
                            .queue_size = options->batch_size};
 }
 
+struct unroll_rate ppo_rate(const trp_ppo_options *options)
+{
+    uint64_t phases = (uint64_t)options->epochs * options->minibatches;
+    return (struct unroll_rate){options->rate_schedule, options->final_learning_rate,
+                                options->schedule_steps * phases};
+}
+
 static trp_status ppo_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_ppo_options options = ppo_options(agent);
     struct unroll unroll = ppo_unroll(&options);
+    struct unroll_rate rate = ppo_rate(&options);
     TRP_TRY(unroll_check(&unroll, env));
+    TRP_TRY(unroll_rate_check(&rate, "ppo"));
     uint32_t steps = options.unroll * options.batch_size;
     if (options.minibatches > steps)
         return trp_fail(TRP_INVALID_ARGUMENT,

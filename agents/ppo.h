@@ -17,6 +17,9 @@ trp_ppo_options ppo_options(const trp_agent *agent);
 /* Its network and its items; refers to the options. */
 struct unroll ppo_unroll(const trp_ppo_options *options);
 
+/* In phases: as many as steps of all epochs have. */
+struct unroll_rate ppo_rate(const trp_ppo_options *options);
+
 /* ---- the loss of a minibatch --------------------------------------------------------------- */
 
 /* On a queue. */

@@ -275,20 +275,14 @@ static const trp_updater_impl device_impl = {
 
 /* ---- its creation ---------------------------------------------------------------------------- */
 
-static uint64_t phase_count(const trp_ppo_options *options, uint64_t steps)
-{
-    return steps * options->epochs * options->minibatches;
-}
-
 static trp_optimizer ppo_optimizer(const trp_ppo_options *options)
 {
-    bool scheduled = options->schedule_steps > 0;
-    return (trp_optimizer){.learning_rate = option_itself((double)options->learning_rate),
-                           .schedule = scheduled ? options->rate_schedule : TRP_RATE_CONSTANT,
-                           .final_rate = scheduled ? (double)options->final_learning_rate : 0,
-                           .schedule_steps = phase_count(options, options->schedule_steps),
-                           .epsilon = option_decimal(options->adam_epsilon),
-                           .max_norm = (double)options->max_gradient_norm};
+    struct unroll_rate rate = ppo_rate(options);
+    trp_optimizer optimizer = {.learning_rate = option_itself((double)options->learning_rate),
+                               .epsilon = option_decimal(options->adam_epsilon),
+                               .max_norm = (double)options->max_gradient_norm};
+    unroll_rate_set(&rate, &optimizer);
+    return optimizer;
 }
 
 static trp_status take_room(struct ppo_updater *updater)

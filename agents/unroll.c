@@ -27,6 +27,30 @@ trp_status unroll_check(const struct unroll *unroll, const trp_env_spec *env)
     return TRP_OK;
 }
 
+void unroll_rate_set(const struct unroll_rate *rate, trp_optimizer *optimizer)
+{
+    if (rate->steps == 0)
+        return;
+    optimizer->schedule = rate->schedule;
+    optimizer->final_rate = (double)rate->final;
+    optimizer->schedule_steps = rate->steps;
+}
+
+trp_status unroll_rate_check(const struct unroll_rate *rate, const char *who)
+{
+    if (rate->steps > 0)
+        return TRP_OK;
+    if (rate->final > 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s: final_learning_rate is %g, needs schedule_steps: within how many the "
+                        "rate goes there",
+                        who, (double)rate->final);
+    if (rate->schedule == TRP_RATE_COSINE)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s: rate_schedule is cosine, needs schedule_steps: how long it is", who);
+    return TRP_OK;
+}
+
 static trp_sequence_options unroll_sequence(const struct unroll *unroll)
 {
     static const char *const core[] = {AC_CORE, NULL};

@@ -21,6 +21,19 @@ TRP_MUST_USE trp_status unroll_check(const struct unroll *unroll, const trp_env_
 /* The first of these, of another number of items. */
 TRP_MUST_USE trp_status unroll_check_batch(const struct unroll *unroll, uint32_t batch_size);
 
+/* How the learning rate changes: within `steps`, and not at all without any. */
+struct unroll_rate {
+    trp_rate_schedule schedule;
+    float final; /* where it ends */
+    uint64_t steps;
+};
+
+void unroll_rate_set(const struct unroll_rate *rate, trp_optimizer *optimizer);
+
+/* INVALID_ARGUMENT: a cosine, or an end, without steps: nobody would read it. A line is what agents
+ * have without being asked. `who` ("ppo") begins the message. */
+TRP_MUST_USE trp_status unroll_rate_check(const struct unroll_rate *rate, const char *who);
+
 /* Appends the columns of an item. */
 void unroll_columns(const struct unroll *unroll, const trp_env_spec *env, trp_columns *columns);
 

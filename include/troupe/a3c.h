@@ -48,7 +48,7 @@ typedef struct {
     float learning_rate;
     trp_rate_schedule rate_schedule;
     float final_learning_rate;
-    uint64_t schedule_steps; /* of all learners together */
+    uint64_t schedule_steps; /* of all learners together; 0: no schedule */
     float rmsprop_alpha;     /* negative: 0 */
     float optimizer_epsilon;
     float max_gradient_norm; /* global norm, each learner's own; negative: no clipping */

@@ -49,7 +49,7 @@ typedef struct {
     float learning_rate;
     trp_rate_schedule rate_schedule;
     float final_learning_rate;
-    uint64_t schedule_steps;     /* learner steps */
+    uint64_t schedule_steps;     /* learner steps; 0: no schedule */
     float adam_beta1;            /* Adam, AdamW, LAMB, and so is this: */
     float adam_beta2;            /* negative: 0 */
     float optimizer_epsilon;     /* of all but SGD */

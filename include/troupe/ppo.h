@@ -41,7 +41,8 @@ typedef struct {
     float learning_rate; /* of Adam */
     trp_rate_schedule rate_schedule;
     float final_learning_rate;
-    uint64_t schedule_steps; /* learner steps */
+    uint64_t schedule_steps; /* learner steps of all epochs: where target_kl leaves some out the
+                                rate falls later than the clips of anneal_clip; 0: no schedule */
     float adam_epsilon;
     float max_gradient_norm; /* global norm; negative: no clipping */
 

@@ -15,6 +15,8 @@ static void what_does_not_fit_is_refused_by_name(void **state)
         {"CartPole-v1", {.network = TRP_TORSO_NATURE}, "the network nature reads images"},
         {"CartPole-v1", {.unroll = 65534, .batch_size = 4096}, "more steps than"},
         {"CartPole-v1", {.separate = true, .core = TRP_CORE_GRU}, "separate layers need a core"},
+        {"CartPole-v1", {.rate_schedule = TRP_RATE_COSINE}, "a3c: rate_schedule is cosine, needs"},
+        {"CartPole-v1", {.final_learning_rate = 1}, "a3c: final_learning_rate is 1, needs"},
         {"CartPole-v1", {.discount = 2}, "discount"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

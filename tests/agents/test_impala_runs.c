@@ -20,6 +20,10 @@ static void what_does_not_fit_is_refused_by_name(void **state)
         {"CartPole-v1", {.separate = true, .core = TRP_CORE_GRU}, "separate layers need a core"},
         {"CartPole-v1", {.c_bar = 2}, "c_bar is 2, must be in (0, 1], which is rho_bar"},
         {"CartPole-v1", {.momentum = 0.5F}, "impala: the optimizer adam has no option momentum"},
+        {"CartPole-v1",
+         {.rate_schedule = TRP_RATE_COSINE},
+         "impala: rate_schedule is cosine, needs"},
+        {"CartPole-v1", {.final_learning_rate = 1}, "impala: final_learning_rate is 1, needs"},
         {"CartPole-v1", {.lambda = 2}, "lambda"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

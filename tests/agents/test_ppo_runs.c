@@ -19,6 +19,8 @@ static void what_does_not_fit_is_refused_by_name(void **state)
         {"CartPole-v1", {.unroll = 2, .batch_size = 3, .minibatches = 7}, "minibatches is 7"},
         {"CartPole-v1", {.unroll = 65534, .batch_size = 65536}, "more steps than"},
         {"CartPole-v1", {.anneal_clip = true}, "anneal_clip needs schedule_steps"},
+        {"CartPole-v1", {.rate_schedule = TRP_RATE_COSINE}, "ppo: rate_schedule is cosine, needs"},
+        {"CartPole-v1", {.final_learning_rate = 1}, "ppo: final_learning_rate is 1, needs"},
         {"CartPole-v1", {.gae_lambda = 2}, "gae_lambda"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

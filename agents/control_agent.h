@@ -17,4 +17,9 @@ struct control_agent {
 TRP_MUST_USE trp_status control_agent_check(const struct control_agent *agent,
                                             const trp_env_spec *env);
 
+/* INVALID_ARGUMENT: a critic that is asked of `samples` actions at each of so many states would
+ * have more rows than an update may have. `who` ("mpo") begins the message. */
+TRP_MUST_USE trp_status control_agent_check_rows(const char *who, uint32_t batch_size,
+                                                 uint32_t samples);
+
 #endif

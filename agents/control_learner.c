@@ -60,9 +60,12 @@ trp_status control_learner_create(struct control_learner *learner, const trp_upd
                                   const struct control_learner_options *options,
                                   const trp_env_spec *env, const trp_updater_options *place)
 {
+    uint32_t rows = place->batch_size ? place->batch_size : options->batch_size;
+    uint32_t samples = options->samples ? options->samples : 1;
     learner->impl = *impl;
-    learner->target_policy = !options->one_policy;
     learner->base.impl = &learner->impl;
+    TRP_TRY(control_agent_check_rows(options->agent.control.who, rows, samples));
+    learner->target_policy = !options->one_policy;
     learner->base.device = place->device;
     if (!place->device)
         TRP_TRY(trp_device_find(&learner->base.device, NULL));
@@ -74,14 +77,12 @@ trp_status control_learner_create(struct control_learner *learner, const trp_upd
     learner->batch.priority_epsilon = options->priority_epsilon;
     learner->kind = options->agent.control.kind;
     learner->spec = control_spec(&options->agent.control, env);
-    uint32_t rows = place->batch_size ? place->batch_size : options->batch_size;
     learner->base.source_count = 1;
     learner->base.sources[0] = transitions_source(&options->agent.transitions, env, NULL, rows);
     TRP_TRY(control_batch_create(&learner->batch, env, rows, &learner->room));
     struct critics_options critics = options->agent.critics;
     critics.threads = place->threads;
-    TRP_TRY(critics_create(&learner->critics, &critics, env,
-                           rows * (options->samples ? options->samples : 1), &learner->room));
+    TRP_TRY(critics_create(&learner->critics, &critics, env, rows * samples, &learner->room));
     learner->normalizer = normalizer_of(env, options->agent.control.normalize_states);
     TRP_TRY(prepare_normalizer(learner, options->agent.control.who, place->dataset));
     declare_control_vectors(learner, options);

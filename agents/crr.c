@@ -67,6 +67,7 @@ static trp_status crr_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_crr_options options = crr_options(agent);
     struct control_agent parts = crr_parts(&options);
+    TRP_TRY(control_agent_check_rows("crr", options.batch_size, options.samples));
     return control_agent_check(&parts, env);
 }
 

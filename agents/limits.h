@@ -17,7 +17,8 @@ enum {
      * made. All of them stand in front of what is newer, as the queue does: with 1024 an actor, as
      * writers have by themselves, four actors' items were 130 versions old in a queue for one. */
     UNROLLS_IN_FLIGHT_PER_COPY = 2,
-    /* unroll.c, r2d2.c: steps of an update; 4 M rows of CartPole are 300 MB of batch and room. */
+    /* unroll.c, r2d2.c: steps of an update, and control_agent.c: actions that critics are asked of;
+     * 4 M rows of CartPole are 300 MB of batch and room. */
     UPDATE_ROWS_MAX = 1 << 22,
     /* r2d2.c: items of one update, each of burn_in + trace + 1 rows. */
     R2D2_BATCH_MAX = 4096,

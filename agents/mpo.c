@@ -119,6 +119,7 @@ static trp_status mpo_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_mpo_options options = mpo_options(agent);
     struct control_agent parts = mpo_parts(&options);
+    TRP_TRY(control_agent_check_rows("mpo", options.batch_size, options.samples));
     return control_agent_check(&parts, env);
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "conservative.h"
 #include "core/limits.h"
 #include "limits.h"
 #include "options.h"
@@ -102,10 +103,16 @@ struct control_agent sac_parts(const trp_sac_options *options)
                          options->priority_exponent}}};
 }
 
+uint32_t sac_samples(const trp_sac_options *options)
+{
+    return options->conservative > 0 ? conservative_rows(options->conservative_samples) : 1;
+}
+
 static trp_status sac_check(const trp_agent *agent, const trp_env_spec *env)
 {
     trp_sac_options options = sac_options(agent);
     struct control_agent parts = sac_parts(&options);
+    TRP_TRY(control_agent_check_rows("sac", options.batch_size, sac_samples(&options)));
     return control_agent_check(&parts, env);
 }
 

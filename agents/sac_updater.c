@@ -245,7 +245,7 @@ static trp_status make_soft(struct sac_updater *updater, const trp_env_spec *env
         learner, &impl,
         &(struct control_learner_options){.agent = sac_parts(options),
                                           .one_policy = true,
-                                          .samples = samples > 0 ? conservative_rows(samples) : 1,
+                                          .samples = sac_samples(options),
                                           .batch_size = options->batch_size,
                                           .learning_rate = options->learning_rate,
                                           .critic_learning_rate = options->critic_learning_rate,

@@ -415,6 +415,11 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     control_assert_pairings(&agent);
     agent = trp_mpo(&(trp_mpo_options){.replay_size = 10, .min_replay_size = 11});
     control_assert_refused(&agent, &paper_env, "mpo: min_replay_size is 11");
+    agent = trp_mpo(&(trp_mpo_options){.batch_size = 65536, .samples = 65});
+    control_assert_refused(&agent, &paper_env, "mpo: batch_size 65536 times 65 actions at each");
+    agent = trp_mpo(&(trp_mpo_options){.hidden = {2}, .critic_hidden = {2}, .samples = 64});
+    study_assert_too_large(&agent, &paper_env, 65537, "mpo: batch_size 65537 times 64");
+    study_assert_too_large(&agent, &paper_env, 1U << 26, "times 64"); /* 2^32 together */
 }
 
 int main(void)

@@ -439,6 +439,9 @@ static void what_does_not_fit_is_refused_by_name(void **state)
         if (!strstr(trp_last_error(), words))
             fail_msg("'%s' does not say '%s'", trp_last_error(), words);
     }
+    trp_agent crr = trp_crr(&(trp_crr_options){.batch_size = 65536, .samples = 65});
+    assert_int_equal(crr.impl->check(&crr, &paper_env), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "crr: batch_size 65536 times 65 actions at each"));
 }
 
 int main(void)

@@ -584,6 +584,9 @@ static void what_does_not_fit_is_refused_by_name(void **state)
         {&two, {.n_step = 1}, "sac: Paper observes 2 tensors, needs one"},
         {&image, {.n_step = 1}, "sac: Paper observes uint8 [36][36][3], needs float32"},
         {&paper_env, {.replay_size = 10, .min_replay_size = 11}, "min_replay_size is 11"},
+        {&paper_env,
+         {.conservative = 5, .batch_size = 65536, .conservative_samples = 22},
+         "sac: batch_size 65536 times 66 actions at each state are more rows than"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_sac(&rows[i].options);

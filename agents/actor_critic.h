@@ -1,5 +1,5 @@
 /* Networks that say of a state what to do, as a distribution of actions, and what it is worth; and
- * the policy that draws from one. PPO and IMPALA have these. */
+ * the policy that draws from one. A3C, IMPALA and PPO have these. */
 #ifndef TRP_AGENTS_ACTOR_CRITIC_H
 #define TRP_AGENTS_ACTOR_CRITIC_H
 

@@ -185,7 +185,8 @@ typedef struct {
                                and its value is in q */
     const float *q;         /* [rows]: of actions taken */
     const float *weights;   /* [rows]; NULL: 1 */
-    float scale;            /* alpha; 0: 5 */
+    float scale;            /* alpha; 0: 5, which goes with a whole squared error, where
+                               trp_value_loss() has half of it */
     bool add;               /* derivatives to what is there: to those of the critic's own loss */
 } trp_cql_batch;
 

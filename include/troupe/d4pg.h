@@ -1,8 +1,9 @@
 /* D4PG (Barth-Maron et al. 2018, "Distributed Distributional Deterministic Policy Gradients"): a
  * critic that gives a distribution over fixed values (Bellemare et al. 2017, "C51") learns the
  * target critic's at the target policy's action, n steps later, and a deterministic policy follows
- * the distribution's mean. Actors add normal noise to their actions. Draws may be prioritized
- * (Schaul et al. 2016), by the divergence of both distributions.
+ * the distribution's mean at the states, as in the paper (Acme's learner does at the next ones).
+ * Actors add normal noise to their actions. Draws may be prioritized (Schaul et al. 2016), by the
+ * divergence of both distributions.
  *
  * Actions are numbers within finite bounds, observations a row of floats; anything else is refused
  * by name. Networks have actions from -1 to 1, so deviations are in halves of the distance between
@@ -30,7 +31,8 @@ typedef struct {
 
     uint32_t atoms;                /* of the critic's distribution, */
     float value_least, value_most; /* evenly from the first to the last: what lies beyond them
-                                      counts as them, so they have to hold all returns */
+                                      counts as them, so they have to hold all returns; 0 is the
+                                      default as everywhere: a bound there is 1e-6 */
 
     uint32_t n_step;
     float discount; /* gamma */

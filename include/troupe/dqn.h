@@ -56,7 +56,8 @@ typedef struct {
     float munchausen_scale; /* alpha; negative: 0 */
     float munchausen_least; /* of temperature * log policy */
     uint32_t atoms;
-    float value_least, value_most; /* of the atoms: returns beyond them cannot be told apart */
+    float value_least, value_most; /* of the atoms: returns beyond them cannot be told apart; 0 is
+                                      the default as everywhere: a bound there is 1e-6 */
     uint32_t quantiles;
 
     uint32_t n_step;

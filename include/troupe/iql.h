@@ -17,9 +17,10 @@
 
 TRP_BEGIN_DECLS
 
-/* Zero means default everywhere. Defaults are the paper's (appendix B, locomotion); ranges and
- * units are in the agent's option table: `PROGRAM --options` prints it, and `troupe options iql`.
- */
+/* Zero means default everywhere. Defaults are the paper's (appendix B, locomotion), but that the
+ * policy's rate stays what it is, where that of the authors falls along a cosine of a million
+ * steps, and that its deviation follows from the state; ranges and units are in the agent's option
+ * table: `PROGRAM --options` prints it, and `troupe options iql`. */
 typedef struct {
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* of all networks; ends at the first zero */
     trp_activation activation;

@@ -42,8 +42,10 @@ typedef struct {
     float temperature_learning_rate; /* of Adam, of its logarithm */
     float target_entropy;            /* in nats; 0: minus the numbers of an action */
 
-    float conservative; /* alpha of CQL, 5 in the paper; 0: SAC. Acme's CQL also has a learning_rate
-                           of 3e-5 */
+    float conservative; /* alpha of CQL, beside half a squared error as in the paper; 0: SAC. Its
+                           authors' code and Acme have 5 beside all of it, which is 2.5 here. Acme's
+                           CQL also has a learning_rate of 3e-5, and no entropy: a temperature of
+                           1e-30 */
     uint32_t conservative_samples; /* actions of each of three kinds, at a state; Acme's 10 */
     int64_t bc_steps; /* of CQL: in its first steps the policy learns what was done, the
                          log-probability of it, while critics and temperature learn as ever;

@@ -305,6 +305,11 @@ static void make_kick(trp_server *server)
 
 trp_status rpc_reactor_start(trp_server *server)
 {
+    return thread_start(&server->reactor, "trp-reactor", reactor_run, server);
+}
+
+void rpc_reactor_ask(trp_server *server)
+{
     make_kick(server);
     size_t methods = 0;
     for (const struct rpc_method *method = server->methods; method; method = method->next)
@@ -315,7 +320,6 @@ trp_status rpc_reactor_start(trp_server *server)
     for (const struct rpc_method *method = server->methods; method; method = method->next)
         slot_init(&server->slots[index++], server, method);
     slot_init(&server->slots[index], server, NULL);
-    return thread_start(&server->reactor, "trp-reactor", reactor_run, server);
 }
 
 void rpc_reactor_stop(trp_server *server)

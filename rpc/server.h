@@ -198,10 +198,14 @@ bool rpc_server_kick(trp_server *server);
 
 /* ---- reactor.c ---- */
 
-/* Asks for new calls, once per method, and starts the thread. */
-trp_status rpc_reactor_start(trp_server *server);
+/* Starts the thread, before gRPC's server: without it nobody would take what that one brings, its
+ * end neither. It waits for the lock, which the caller has. RESOURCE_EXHAUSTED: no more threads. */
+TRP_MUST_USE trp_status rpc_reactor_start(trp_server *server);
 
-/* After gRPC's shutdown: joins the thread and undoes rpc_reactor_start(). */
+/* Once gRPC's server runs: asks for new calls, once per method. With the lock. */
+void rpc_reactor_ask(trp_server *server);
+
+/* After gRPC's shutdown: joins the thread and undoes both. */
 void rpc_reactor_stop(trp_server *server);
 
 /* trp_server_post() of work that needs no memory, a list of it: a post is free again when it runs.

@@ -130,17 +130,17 @@ trp_status trp_server_start(trp_server *server)
     trp_status status = bind_address(server);
     if (status == TRP_OK)
         status = rpc_pool_start(server->pool);
-    if (status != TRP_OK) {
-        abandon_start(server);
-        return status;
+    rpc_server_enter(server); /* the reactor waits for it */
+    if (status == TRP_OK)
+        status = rpc_reactor_start(server);
+    if (status == TRP_OK) {
+        grpc_server_start(server->grpc);
+        server->phase = RPC_SERVER_RUNNING;
+        rpc_reactor_ask(server);
     }
-    grpc_server_start(server->grpc);
-    rpc_server_enter(server);
-    server->phase = RPC_SERVER_RUNNING;
-    status = rpc_reactor_start(server);
     rpc_server_release(server);
     if (status != TRP_OK)
-        trp_server_stop(server, 0);
+        abandon_start(server);
     return status;
 }
 

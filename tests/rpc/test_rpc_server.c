@@ -227,6 +227,37 @@ static void a_start_that_fails_when_it_listens_already_is_an_error(void **state)
     trp_server_destroy(start(fixture->address));
 }
 
+static const char *no_thread; /* of this name; NULL: there are all */
+
+trp_status __real_thread_start(struct thread *thread, const char *name, void (*run)(void *),
+                               void *arg);
+trp_status __wrap_thread_start(struct thread *thread, const char *name, void (*run)(void *),
+                               void *arg);
+trp_status __wrap_thread_start(struct thread *thread, const char *name, void (*run)(void *),
+                               void *arg)
+{
+    if (no_thread && strcmp(name, no_thread) == 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "thread %s: none left", name);
+    return __real_thread_start(thread, name, run, arg);
+}
+
+static void a_server_for_which_there_are_no_threads_says_so_and_ends(void **state)
+{
+    static const char *const names[] = {"trp-reactor", "trp-handler"};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        trp_server *server;
+        assert_int_equal(
+            trp_server_create(&server, &(trp_server_options){.address = fixture->address}), TRP_OK);
+        no_thread = names[i];
+        assert_int_equal(trp_server_start(server), TRP_RESOURCE_EXHAUSTED);
+        no_thread = NULL;
+        assert_non_null(strstr(trp_last_error(), names[i]));
+        trp_server_destroy(server);
+        trp_server_destroy(start(fixture->address));
+    }
+}
+
 /* ---- services ---- */
 
 static int64_t never(void *service)
@@ -594,6 +625,7 @@ int main(int argc, char **argv)
         CASE(directories_that_cannot_be_used_are_named),
         CASE(files_may_be_opened_up_to_the_hard_limit),
         CASE(a_start_that_fails_when_it_listens_already_is_an_error),
+        CASE(a_server_for_which_there_are_no_threads_says_so_and_ends),
         CASE(methods_are_added_once_and_before_the_start),
         CASE(health_check_knows_the_services),
         CASE(health_watch_tells_of_the_stop),

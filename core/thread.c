@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "core/alloc.h"
@@ -132,6 +133,32 @@ trp_status thread_start(struct thread *thread, const char *name, void (*run)(voi
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "thread %s: %s", name, strerror(rc));
     }
     thread->running = true;
+    return TRP_OK;
+}
+
+static size_t stack_bytes(void)
+{
+    pthread_attr_t attributes;
+    size_t bytes;
+    int rc = pthread_getattr_default_np(&attributes);
+    assert(rc == 0);
+    rc = pthread_attr_getstacksize(&attributes, &bytes);
+    assert(rc == 0);
+    (void)rc;
+    pthread_attr_destroy(&attributes);
+    return bytes;
+}
+
+trp_status threads_fit(uint32_t count)
+{
+    size_t bytes = 2 * count * stack_bytes();
+    void *place = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (place == MAP_FAILED)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "too little of the address space is left for %u threads and their work, "
+                        "%zu MiB: raise `ulimit -v`, or lower `ulimit -s`",
+                        count, bytes >> 20);
+    munmap(place, bytes);
     return TRP_OK;
 }
 

@@ -60,6 +60,11 @@ bool cond_wait_in_turn(struct cond *cond, struct mutex *mutex, struct deadline d
  * it, so that the main thread takes them. The caller joins with thread_stop(). */
 trp_status thread_start(struct thread *thread, const char *name, void (*run)(void *), void *arg);
 
+/* Whether addresses are left (`ulimit -v`) for so many threads, and as much again for what they
+ * have to do; libraries wait for ever for a thread of theirs that did not start.
+ * RESOURCE_EXHAUSTED: with how many it takes. */
+TRP_MUST_USE trp_status threads_fit(uint32_t count);
+
 /* Joins; a thread that was never started is fine. */
 void thread_stop(struct thread *thread);
 

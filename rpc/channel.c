@@ -65,7 +65,7 @@ trp_status trp_channel_create(trp_channel **out, const char *address,
     if (!options)
         options = &defaults;
     TRP_TRY(address_check(address));
-    rpc_library_acquire();
+    TRP_TRY(rpc_library_acquire());
     trp_channel *channel = xcalloc(1, sizeof *channel);
     channel->address = xstrdup(address);
     channel->connect_timeout_ms =

@@ -12,9 +12,11 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <grpc/support/log.h>
 #include <troupe/log.h>
+#include "core/thread.h"
 #include "limits.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -98,9 +100,32 @@ static void keep_memory(void)
     mallopt(M_TRIM_THRESHOLD, RPC_KEPT_BYTES);
 }
 
-void rpc_library_acquire(void)
+/* Each thread gets a heap of its own from malloc, of 64 MiB of addresses, while there are fewer
+ * than 8 for each core; where addresses are few, the threads that come later have none. */
+static void share_heaps(long cores)
+{
+    enum { HEAP_BYTES = 64 << 20, HEAPS_PER_CORE = 8 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0)
+        return;
+    uint64_t heaps = limit.rlim_cur / RPC_HEAPS_SHARE / HEAP_BYTES;
+    if (heaps < (uint64_t)cores * HEAPS_PER_CORE)
+        mallopt(M_ARENA_MAX, heaps > 0 ? (int)heaps : 1);
+}
+
+/* gRPC waits for each of its threads when it ends, also for one that could not start. */
+static trp_status addresses_check(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    TRP_TRY(threads_fit(RPC_THREADS + (cores < 2 ? 2 : cores > 32 ? 32 : (uint32_t)cores)));
+    share_heaps(cores);
+    return TRP_OK;
+}
+
+trp_status rpc_library_acquire(void)
 {
     if (!grpc_is_initialized()) {
+        TRP_TRY(addresses_check());
         keep_memory();
         raise_open_files();
         stop_deadlock_search();
@@ -108,6 +133,7 @@ void rpc_library_acquire(void)
         gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
     }
     grpc_init();
+    return TRP_OK;
 }
 
 void rpc_library_release(void)

@@ -8,11 +8,13 @@
 #include <grpc/grpc.h>
 #include <grpc/support/alloc.h>
 
+#include <troupe/status.h>
 #include "core/clock.h"
 
 /* Every object that owns something of gRPC's holds one reference. The first one also raises the
- * limit on open files to its hard value and sends gRPC's log to ours. */
-void rpc_library_acquire(void);
+ * limit on open files to its hard value and sends gRPC's log to ours. RESOURCE_EXHAUSTED: the
+ * address space has no room for its threads and ours; then there is no reference. */
+TRP_MUST_USE trp_status rpc_library_acquire(void);
 void rpc_library_release(void);
 
 /* A completion queue's tag: embedded in whatever waits for the operation. */

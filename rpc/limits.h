@@ -59,6 +59,11 @@ enum {
     /* call_ring.h: parts of something large under way: one is copied here, one is on the wire, one
      * is copied at the other end. */
     RPC_RING_CALLS = 3,
+    /* library.c: of `ulimit -v`, what heaps of threads may take: a store takes a quarter. */
+    RPC_HEAPS_SHARE = 8,
+    /* library.c: threads that a server begins with, besides gRPC's one for each of up to 32 cores:
+     * four of gRPC's, five of ours, three of a store's, and some that come with calls. */
+    RPC_THREADS = 16,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,
 };

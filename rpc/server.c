@@ -434,6 +434,7 @@ trp_status trp_server_add_raw(trp_server *server, const trp_raw_method *methods,
 trp_status trp_server_create(trp_server **out, const trp_server_options *options)
 {
     *out = NULL;
+    TRP_TRY(rpc_library_acquire());
     trp_server *server = xcalloc(1, sizeof *server);
     if (options)
         server->options = *options;
@@ -460,7 +461,6 @@ trp_status trp_server_create(trp_server **out, const trp_server_options *options
     mutex_init(&server->post_lock);
     mutex_init(&server->stop_lock);
     cond_init(&server->changed);
-    rpc_library_acquire();
     server->pool = rpc_pool_create(server);
     server->health = rpc_health_create();
     trp_status status = rpc_health_attach(server->health, server);

@@ -193,7 +193,8 @@ typedef struct {
 } trp_server_options;
 
 /* A server that is not listening yet. Also serves callers in this process through
- * trp_channel_create_local(), listening or not. `options` is copied, may be NULL. */
+ * trp_channel_create_local(), listening or not. `options` is copied, may be NULL.
+ * RESOURCE_EXHAUSTED: `ulimit -v` leaves no room for the threads that it needs. */
 TRP_API TRP_MUST_USE trp_status trp_server_create(trp_server **out,
                                                   const trp_server_options *options);
 
@@ -295,7 +296,8 @@ typedef struct {
     const char *name; /* who calls, for who looks at the server; NULL: the program's name */
 } trp_channel_options;
 
-/* A channel to `address`; connects at the first call. Shared by any threads. */
+/* A channel to `address`; connects at the first call. Shared by any threads. RESOURCE_EXHAUSTED: as
+ * of trp_server_create(). */
 TRP_API TRP_MUST_USE trp_status trp_channel_create(trp_channel **out, const char *address,
                                                    const trp_channel_options *options);
 

@@ -71,12 +71,14 @@ static const trp_option mpo_rows[] = {
         .help = "before the first update; at most replay_size"),
     ROW(samples_per_insert, .fallback = "32", .max = 1e9, .negative_is_zero = true,
         .help = "how often an item is sampled on average; 0: as fast as both can"),
-    ROW(insert_tolerance, .fallback = "0.1", .max = 1e9,
+    ROW(insert_tolerance, .fallback = "0.1", .max = 1e9, .needs = "samples_per_insert!=0",
         .help = "error buffer: min_replay_size * insert_tolerance * samples_per_insert"),
     ROW(priority_exponent, .max = 100, .help = "of prioritized replay; 0: uniform replay"),
     ROW(importance_exponent, .fallback = "0.4", .max = 100, .negative_is_zero = true,
+        .needs = "priority_exponent!=0",
         .help = "beta of the importance weights of prioritized replay; 0: no correction"),
-    ROW(priority_epsilon, .fallback = "1e-3", .max = 1e30, .help = "added to |td error|"),
+    ROW(priority_epsilon, .fallback = "1e-3", .max = 1e30, .needs = "priority_exponent!=0",
+        .help = "added to |td error|"),
 };
 
 const trp_option_table mpo_option_table = TRP_OPTION_TABLE("mpo", mpo_rows, trp_mpo_options);

@@ -66,13 +66,15 @@ static const trp_option r2d2_rows[] = {
         .help = "before the first update; at most replay_size"),
     ROW(samples_per_insert, .fallback = "4", .max = 1e9, .negative_is_zero = true,
         .help = "how often an item is sampled on average; 0: as fast as both can"),
-    ROW(insert_tolerance, .fallback = "0.1", .max = 1e9,
+    ROW(insert_tolerance, .fallback = "0.1", .max = 1e9, .needs = "samples_per_insert!=0",
         .help = "error buffer: min_replay_size * insert_tolerance * samples_per_insert"),
     ROW(priority_exponent, .fallback = "0.9", .max = 100, .negative_is_zero = true,
         .help = "of prioritized replay; 0: uniform replay"),
     ROW(priority_eta, .fallback = "0.9", .max = 1, .negative_is_zero = true,
+        .needs = "priority_exponent!=0",
         .help = "what an item's largest error weighs in its priority, 1 - eta being the mean's"),
     ROW(importance_exponent, .fallback = "0.6", .max = 100, .negative_is_zero = true,
+        .needs = "priority_exponent!=0",
         .help = "beta of the importance weights; 0: no correction"),
 };
 

@@ -20,8 +20,10 @@
 TRP_BEGIN_DECLS
 
 /* Zero means default everywhere; a negative number means 0 where that is said. Defaults are Acme's
- * (agents/jax/r2d2), where it has any, with sizes counted in items; ranges and units are in the
- * agent's option table: `PROGRAM --options` prints it, and `troupe options r2d2`. Actions are one
+ * (agents/jax/r2d2), where it has any, but for replay_size and min_replay_size, a fortieth of its
+ * 100 000 and 50 000 items, adam_epsilon, the paper's, and max_gradient_norm, where Acme clips
+ * nothing; ranges and units are in the agent's option table: `PROGRAM --options` prints it, and
+ * `troupe options r2d2`. Actions are one
  * choice; of masked ones the items have a column "mask", and the state after a truncated episode is
  * taken as one where everything may be done. */
 typedef struct {

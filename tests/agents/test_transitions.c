@@ -11,6 +11,7 @@
 
 #include <troupe/troupe.h>
 #include "core/alloc.h"
+#include "core/option_table.h"
 
 enum { EPISODE = 7, BATCH = 12, LEARNER_STEPS = 20 };
 
@@ -144,10 +145,41 @@ static void items_are_of_n_steps_and_bootstrap_where_an_episode_did_not_end(void
     }
 }
 
+/* ---- options --------------------------------------------------------------------------------- */
+
+static void option_becomes(const trp_option_table *table, void *options, const char *name,
+                           const char *value)
+{
+    assert_int_equal(trp_options_set(table, options, name, value), TRP_OK);
+}
+
+static void what_only_priorities_and_a_pace_have_is_idle_without_them(void **state)
+{
+    (void)state;
+    const trp_option_table *const tables[] = {trp_d4pg_option_table(), trp_dqn_option_table(),
+                                              trp_mpo_option_table(),  trp_r2d2_option_table(),
+                                              trp_sac_option_table(),  trp_td3_option_table()};
+    static const char *const rows[][2] = {{"importance_exponent", "priority_exponent"},
+                                          {"insert_tolerance", "samples_per_insert"}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables * 2; i++) {
+        const trp_option_table *table = tables[i / 2];
+        const char *const *row = rows[i % 2];
+        trp_agent room;
+        trp_options_resolve(table, NULL, room.options.bytes);
+        option_becomes(table, room.options.bytes, row[0], "0.7");
+        for (int has = 0; has < 2; has++) {
+            option_becomes(table, room.options.bytes, row[1], has ? "0.5" : "0");
+            assert_int_equal(option_is_idle(table, option_find(table, row[0]), room.options.bytes),
+                             !has);
+        }
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_are_of_n_steps_and_bootstrap_where_an_episode_did_not_end),
+        cmocka_unit_test(what_only_priorities_and_a_pace_have_is_idle_without_them),
     };
     trp_log_set_level(TRP_ERROR);
     if (trp_env_register(&cut_impl) != TRP_OK || trp_env_register(&end_impl) != TRP_OK)

@@ -28,7 +28,7 @@ static const trp_option a3c_rows[] = {
     ROW(discount, .fallback = "0.99", .max = 1, .help = "gamma"),
     ROW(unroll, .fallback = "5", .min = 1, .max = UNROLL_MAX, .unit = "steps", .fixed = true,
         .help = "of a sequence, t_max: what an update is made of"),
-    ROW(batch_size, .fallback = "1", .min = 1, .max = IMPALA_BATCH_MAX, .unit = "sequences",
+    ROW(batch_size, .fallback = "1", .min = 1, .max = SEQUENCES_MAX, .unit = "sequences",
         .help = "of an update: more than one of a learner that steps as many envs is A2C"),
     ROW(adam, .fixed = true, .help = "the optimizer is Adam, in place of RMSProp"),
     ROW(learning_rate, .fallback = "7e-4", .max = 1e6, .help = "of the optimizer"),

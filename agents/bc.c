@@ -26,7 +26,7 @@ static const trp_option bc_rows[] = {
     ROW(precision, .choices = option_precisions,
         .help = "bf16: factors of products are rounded to bfloat16, which may be faster"),
     ROW(learning_rate, .fallback = "1e-4", .max = 1e6, .help = "of Adam"),
-    ROW(batch_size, .fallback = "256", .min = 1, .max = DQN_BATCH_MAX, .unit = "items",
+    ROW(batch_size, .fallback = "256", .min = 1, .max = BATCH_MAX, .unit = "items",
         .help = "of an update"),
 };
 

@@ -35,7 +35,7 @@ static const trp_option crr_rows[] = {
         .help = "gradients are scaled down to this global norm; 0: not at all"),
     ROW(target_period, .fallback = "100", .min = 1, .max = UINT32_MAX, .unit = "learner steps",
         .help = "between copies to the target networks"),
-    ROW(batch_size, .fallback = "256", .min = 1, .max = DQN_BATCH_MAX, .unit = "items",
+    ROW(batch_size, .fallback = "256", .min = 1, .max = BATCH_MAX, .unit = "items",
         .help = "of an update"),
 };
 

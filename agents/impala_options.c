@@ -28,7 +28,7 @@ static const trp_option impala_rows[] = {
     ROW(discount, .fallback = "0.99", .max = 1, .help = "gamma"),
     ROW(unroll, .fallback = "20", .min = 1, .max = UNROLL_MAX, .unit = "steps", .fixed = true,
         .help = "of a sequence"),
-    ROW(batch_size, .fallback = "32", .min = 1, .max = IMPALA_BATCH_MAX, .unit = "sequences",
+    ROW(batch_size, .fallback = "32", .min = 1, .max = SEQUENCES_MAX, .unit = "sequences",
         .help = "of an update"),
     ROW(queue_batches, .fallback = "10", .min = 1, .max = IMPALA_QUEUE_MAX, .unit = "batches",
         .help = "that the queue holds: the more, the older is what is learned from"),

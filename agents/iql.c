@@ -28,7 +28,7 @@ static const trp_option iql_rows[] = {
     ROW(learning_rate, .fallback = "3e-4", .max = 1e6, .help = "of Adam, of all networks"),
     ROW(target_rate, .fallback = "0.005", .min = 1e-9, .max = 1,
         .help = "share of the way that target critics go at once"),
-    ROW(batch_size, .fallback = "256", .min = 1, .max = DQN_BATCH_MAX, .unit = "items",
+    ROW(batch_size, .fallback = "256", .min = 1, .max = BATCH_MAX, .unit = "items",
         .help = "of an update"),
 };
 

@@ -5,13 +5,14 @@
 #include <stdint.h>
 
 enum {
-    /* dqn_options.c: rows of one update; 65 536 CartPole items are 4 MB of batch. */
-    DQN_BATCH_MAX = 65536,
-    /* dqn_options.c: numbers for an action: the papers' sweeps end at 201. */
-    DQN_ATOMS_MAX = 1024,
+    /* Option tables: items of one update; 65 536 CartPole transitions are 4 MB of batch. */
+    BATCH_MAX = 65536,
+    /* dqn_options.c, d4pg.c: numbers for an action: the papers' sweeps end at 201. */
+    ATOMS_MAX = 1024,
     /* mpo.c: actions at a state; with a batch of 256, 262 144 rows through the critic. */
     MPO_SAMPLES_MAX = 1024,
-    /* ppo_options.c, r2d2.c, impala_options.c: steps of a sequence; an item has one row more. */
+    /* a3c_options.c, impala_options.c, ppo_options.c, r2d2.c: steps of a sequence; an item has one
+     * row more. */
     UNROLL_MAX = 65534,
     /* unroll.c: items of a copy that the table has not confirmed: one on its way while the next is
      * made. All of them stand in front of what is newer, as the queue does: with 1024 an actor, as
@@ -20,11 +21,10 @@ enum {
     /* unroll.c, r2d2.c: steps of an update, and control_agent.c: actions that critics are asked of;
      * 4 M rows of CartPole are 300 MB of batch and room. */
     UPDATE_ROWS_MAX = 1 << 22,
-    /* r2d2.c: items of one update, each of burn_in + trace + 1 rows. */
-    R2D2_BATCH_MAX = 4096,
-    /* impala_options.c: items of one update, and updates in the queue: 819 200 items, fewer than
-     * the 1 000 000 that a table keeps. */
-    IMPALA_BATCH_MAX = 4096,
+    /* a3c_options.c, impala_options.c, r2d2.c: sequences of one update. */
+    SEQUENCES_MAX = 4096,
+    /* impala_options.c: updates in the queue: 819 200 items at most, fewer than the 1 000 000 that
+     * a table keeps. */
     IMPALA_QUEUE_MAX = 200,
     /* normalizer.c: rows of a batch of a pass over a dataset, and how long one is waited for before
      * it is asked for again. */

@@ -37,7 +37,7 @@ static const trp_option mpo_rows[] = {
         .help = "of Adam, of temperatures and multipliers"),
     ROW(max_gradient_norm, .fallback = "40", .max = 1e30, .negative_is_zero = true,
         .help = "gradients are scaled down to this global norm; 0: not at all"),
-    ROW(batch_size, .fallback = "256", .min = 1, .max = DQN_BATCH_MAX, .unit = "items",
+    ROW(batch_size, .fallback = "256", .min = 1, .max = BATCH_MAX, .unit = "items",
         .help = "of an update"),
     ROW(target_period, .fallback = "100", .min = 1, .max = UINT32_MAX, .unit = "learner steps",
         .needs = "target_rate=0", .help = "between copies to the target networks"),

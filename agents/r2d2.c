@@ -48,7 +48,7 @@ static const trp_option r2d2_rows[] = {
     ROW(adam_epsilon, .fallback = "1e-3", .max = 1, .help = "of Adam; the paper's"),
     ROW(max_gradient_norm, .fallback = "40", .max = 1e30, .negative_is_zero = true,
         .help = "gradients are scaled down to this global norm; 0: not at all"),
-    ROW(batch_size, .fallback = "64", .min = 1, .max = R2D2_BATCH_MAX, .unit = "items",
+    ROW(batch_size, .fallback = "64", .min = 1, .max = SEQUENCES_MAX, .unit = "items",
         .help = "of an update"),
     ROW(target_period, .fallback = "2500", .min = 1, .max = UINT32_MAX, .unit = "learner steps",
         .help = "between copies to the target network"),

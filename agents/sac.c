@@ -30,7 +30,7 @@ static const trp_option sac_rows[] = {
     ROW(critic_learning_rate, .fallback = "3e-4", .max = 1e6, .help = "of Adam, the critics'"),
     ROW(max_gradient_norm, .max = 1e30,
         .help = "gradients are scaled down to this global norm; 0: not at all"),
-    ROW(batch_size, .fallback = "256", .min = 1, .max = DQN_BATCH_MAX, .unit = "items",
+    ROW(batch_size, .fallback = "256", .min = 1, .max = BATCH_MAX, .unit = "items",
         .help = "of an update"),
     ROW(target_rate, .fallback = "0.005", .min = 1e-9, .max = 1,
         .help = "share of the way that target critics go at once"),

@@ -29,7 +29,7 @@ static const trp_option td3_rows[] = {
     ROW(critic_learning_rate, .fallback = "3e-4", .max = 1e6, .help = "of Adam, the critics'"),
     ROW(max_gradient_norm, .max = 1e30,
         .help = "gradients are scaled down to this global norm; 0: not at all"),
-    ROW(batch_size, .fallback = "256", .min = 1, .max = DQN_BATCH_MAX, .unit = "items",
+    ROW(batch_size, .fallback = "256", .min = 1, .max = BATCH_MAX, .unit = "items",
         .help = "of an update"),
     ROW(policy_delay, .fallback = "2", .min = 1, .max = UINT32_MAX, .unit = "learner steps",
         .help = "from one step of the policy and the targets to the next"),

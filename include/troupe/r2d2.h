@@ -49,7 +49,8 @@ typedef struct {
     uint32_t batch_size;
     uint32_t target_period; /* learner steps between copies to the target network */
 
-    /* As DQN's (dqn.h); the paper has 0.4, 0.4 and an alpha of 7. */
+    /* As DQN's (dqn.h), whose defaults they have, too; the paper and Acme have 0.4, 0.4 and an
+     * alpha of 7. */
     float epsilon_start;
     float epsilon_end;
     uint64_t epsilon_steps;

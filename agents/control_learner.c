@@ -22,7 +22,8 @@ static void declare_control_vectors(struct control_learner *learner,
                           .learned = true,
                           .optimizer = adam,
                           .tensors = learner->tensors,
-                          .tensor_count = tensors};
+                          .tensor_count = tensors,
+                          .fixed_count = learner->policy_first};
     learner->base.vector_count = 1;
     if (learner->critics.count == 0)
         return;

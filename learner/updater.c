@@ -72,6 +72,9 @@ static trp_status check_vector(const trp_updater *updater, size_t index)
                             spec->name);
     TRP_TRY(check_tensors(spec));
     TRP_TRY(check_part(spec));
+    if (spec->fixed_count > spec->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "updater: %zu numbers of '%s' stay, it has %zu",
+                        spec->fixed_count, spec->name, spec->count);
     if (!spec->learned)
         return TRP_OK;
     TRP_TRY(trp_optimizer_check(&spec->optimizer, spec->name));

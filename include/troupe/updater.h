@@ -65,6 +65,9 @@ typedef struct {
     /* Of "params": the numbers that actors pull, such as a policy's network in one vector with its
      * critics. It cuts through no tensor. A count of 0: all from the first on. */
     size_t published_first, published_count;
+    /* Of a learned one: its first numbers that have no gradient and stay as they are, such as means
+     * of a dataset. A learner refuses a compression that would move them. */
+    size_t fixed_count;
 } trp_vector_spec;
 
 enum { TRP_UPDATER_SOURCES_MAX = 8, TRP_UPDATER_VECTORS_MAX = 16, TRP_UPDATER_TENSORS_MAX = 16 };

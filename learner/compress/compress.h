@@ -52,6 +52,12 @@ struct compress_options {
 const char *compress_name(enum compression kind);
 TRP_MUST_USE trp_status compress_find(const char *name, enum compression *kind);
 
+/* What is 0 of a vector is 0 decoded, too. Signs have none: all of a run are moved. */
+static inline bool compress_has_zero(enum compression kind)
+{
+    return kind != COMPRESS_ONE_BIT;
+}
+
 /* INVALID_ARGUMENT names the option, its value and its range. */
 TRP_MUST_USE trp_status compress_check(const struct compress_options *options);
 

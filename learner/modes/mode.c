@@ -155,6 +155,16 @@ trp_status trp_learner_mode_check(const trp_learner_mode_use *use)
     return use->optimizer ? check_optimizer_fits(row, use->optimizer) : TRP_OK;
 }
 
+static trp_status check_fixed_stay(const trp_vector_spec *spec, enum compression kind)
+{
+    if (!spec->learned || spec->fixed_count == 0 || compress_has_zero(kind))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "compression is %s, which moves each number with its neighbours, and the first "
+                    "%zu have to stay as they are: use bf16, f16, qsgd or top-k",
+                    compress_name(kind), spec->fixed_count);
+}
+
 static trp_status check_vectors_fit(const struct vectors *vectors,
                                     const struct mode_options *options)
 {
@@ -171,6 +181,8 @@ static trp_status check_vectors_fit(const struct vectors *vectors,
         const trp_vector_spec *spec = vectors->each[i].spec;
         use.optimizer = spec->learned ? &spec->optimizer : NULL;
         status = trp_learner_mode_check(&use);
+        if (status == TRP_OK)
+            status = check_fixed_stay(spec, options->compress.kind);
         if (status != TRP_OK)
             return trp_fail(status, "learner: '%s': %s", spec->name, trp_last_error());
     }

@@ -198,6 +198,8 @@ static void it_learns_as_from_states_that_are_normal(void **state)
     struct study *normal = normal_study(&store, 3);
     struct study *plain = study_create(&agent, &paper_env, PAPER_ROWS, 3);
     learn_both(normal, plain);
+    assert_int_equal(normal->updater->vectors[paper_vector(normal, "params")].fixed_count,
+                     2 * PAPER_STATE);
     for (size_t i = 0; i < PAPER_STATE; i++) {
         paper_assert_close((double)tensor_of(normal, "states.mean", PAPER_STATE)[i], store.mean[i],
                            "mean");

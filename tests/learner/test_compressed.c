@@ -265,6 +265,27 @@ static void other_modes_refuse_it_by_name(void **state)
     }
 }
 
+/* A mean of signs is no 0: it would move means of a dataset that lie in one run with weights. */
+static void numbers_that_stay_are_refused_to_signs_alone(void **state)
+{
+    (void)state;
+    trp_vector_spec spec = {
+        .name = "params", .count = 8, .learned = true, .optimizer = adam, .fixed_count = 3};
+    struct vectors vectors = {.is_host = true, .count = 1};
+    vectors.each[0].spec = &spec;
+    for (enum compression kind = COMPRESS_NONE; kind < COMPRESSIONS; kind++) {
+        struct mode *mode;
+        struct mode_options options = {.name = "synchronous", .compress.kind = kind};
+        bool moves = kind == COMPRESS_ONE_BIT;
+        assert_int_equal(mode_create(&mode, &vectors, &options),
+                         moves ? TRP_INVALID_ARGUMENT : TRP_OK);
+        if (moves)
+            assert_non_null(strstr(trp_last_error(), "'params': compression is one-bit"));
+        else
+            mode->impl->destroy(mode);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +300,7 @@ int main(void)
         cmocka_unit_test(a_device_has_what_it_sends_compressed_on_the_host),
         cmocka_unit_test(members_must_compress_alike),
         cmocka_unit_test(other_modes_refuse_it_by_name),
+        cmocka_unit_test(numbers_that_stay_are_refused_to_signs_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -628,8 +628,10 @@ static void long_lines_arrive_whole(void **state)
 static void a_closed_terminal_stops_the_program(void **state)
 {
     struct scene *scene = *state;
-    char *command = xasprintf("%s --run-dir=run -- wait | head -1 >head; echo ${PIPESTATUS[0]}",
-                              LAUNCH_PROGRAM);
+    char *command =
+        xasprintf("%s --run-dir=run -- wait | until [ \"$(grep -sc ' runs' run/events)\" "
+                  "= 3 ]; do sleep 0.02; done; echo ${PIPESTATUS[0]}",
+                  LAUNCH_PROGRAM);
     const char *argv[] = {"/bin/bash", "-c", command, NULL};
     assert_int_equal(scene_run(scene, argv), 0);
     free(command);

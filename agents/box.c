@@ -1,5 +1,6 @@
 #include "box.h"
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -14,7 +15,8 @@ trp_status box_check(const char *who, const trp_env_spec *env)
                         kinds[env->action_kind]);
     for (int32_t i = 0; i < env->action_count; i++) {
         float low = env->action_low[i], high = env->action_high[i];
-        if (!isfinite(low) || !isfinite(high) || !(low < high))
+        bool differ = high / 2 - low / 2 >= FLT_MIN; /* smaller numbers are flushed to 0 */
+        if (!isfinite(low) || !isfinite(high) || !differ)
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "%s: number %d of an action of %s lies in [%g, %g], needs finite "
                             "bounds that differ",

@@ -73,7 +73,7 @@ static const trp_option r2d2_rows[] = {
     ROW(priority_eta, .fallback = "0.9", .max = 1, .negative_is_zero = true,
         .needs = "priority_exponent!=0",
         .help = "what an item's largest error weighs in its priority, 1 - eta being the mean's"),
-    ROW(importance_exponent, .fallback = "0.6", .max = 100, .negative_is_zero = true,
+    ROW(importance_exponent, .fallback = "0.6", .max = 1, .negative_is_zero = true,
         .needs = "priority_exponent!=0",
         .help = "beta of the importance weights; 0: no correction"),
 };

@@ -58,7 +58,7 @@ static const trp_option td3_rows[] = {
     ROW(insert_tolerance, .fallback = "0.1", .max = 1e9, .needs = "samples_per_insert!=0",
         .help = "error buffer: min_replay_size * insert_tolerance * samples_per_insert"),
     ROW(priority_exponent, .max = 100, .help = "of prioritized replay; 0: uniform replay"),
-    ROW(importance_exponent, .fallback = "0.4", .max = 100, .negative_is_zero = true,
+    ROW(importance_exponent, .fallback = "0.4", .max = 1, .negative_is_zero = true,
         .needs = "priority_exponent!=0",
         .help = "beta of the importance weights of prioritized replay; 0: no correction"),
     ROW(priority_epsilon, .fallback = "1e-3", .max = 1e30, .needs = "priority_exponent!=0",

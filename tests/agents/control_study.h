@@ -136,15 +136,18 @@ static inline void control_assert_refused(const trp_agent *agent, const trp_env_
 /* What no agent of continuous actions can do with. */
 static inline void control_assert_pairings(const trp_agent *agent)
 {
-    static const float endless = INFINITY, one = 1;
+    static const float endless = INFINITY, one = 1, zero = 0, tiny = 1e-38F;
     const char *who = agent->impl->name;
     char words[80];
     trp_env_spec choices = paper_env, unbounded = paper_env, point = paper_env, two = paper_env;
-    trp_env_spec image = paper_env;
+    trp_env_spec image = paper_env, narrow = paper_env;
     choices.action_kind = TRP_ACTION_DISCRETE;
     unbounded.action_count = point.action_count = 1;
     unbounded.action_high = &endless;
     point.action_low = point.action_high = &one;
+    narrow.action_count = 1;
+    narrow.action_low = &zero;
+    narrow.action_high = &tiny;
     two.observations[1] = two.observations[0];
     image.observations[0] = (trp_tensor_spec){.dtype = TRP_UINT8, .rank = 3, .shape = {36, 36, 3}};
     snprintf(words, sizeof words, "%s: Paper has one choice for an action, needs numbers", who);
@@ -152,6 +155,7 @@ static inline void control_assert_pairings(const trp_agent *agent)
     control_assert_refused(agent, &unbounded,
                            "number 0 of an action of Paper lies in [-1, inf], needs finite bounds");
     control_assert_refused(agent, &point, "lies in [1, 1], needs finite bounds that differ");
+    control_assert_refused(agent, &narrow, "lies in [0, 1e-38], needs finite bounds that differ");
     snprintf(words, sizeof words, "%s: Paper observes 2 tensors, needs one", who);
     control_assert_refused(agent, &two, words);
     snprintf(words, sizeof words, "%s: Paper observes uint8 [36][36][3], needs float32", who);

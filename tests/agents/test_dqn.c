@@ -97,6 +97,7 @@ static void wrong_options_are_refused_by_name(void **state)
         {{.replay_size = -1}, "replay_size"},
         {{.insert_tolerance = -1}, "insert_tolerance"},
         {{.priority_epsilon = -1}, "priority_epsilon"},
+        {{.importance_exponent = 1.5F}, "importance_exponent"},
         {{.hidden = {1 << 20}}, "65536"},
         {{.precision = (trp_precision)9}, "precision"},
     };

@@ -170,6 +170,11 @@ static void print_result(const struct play *play)
         printf("return %.2f in one episode\n", result->mean);
     else
         print_spread(result);
+    fflush(stdout); /* before a file that cannot be written */
+}
+
+static void print_files(const struct play *play)
+{
     if (play->options->returns)
         print_text(stdout, "returns: %s\n", play->options->returns);
     if (play->options->record)
@@ -193,10 +198,12 @@ int eval_run(const trp_program *program, const struct launch_options *options)
         exit_status = PROGRAM_FAILED;
         status = evaluate(&play);
     }
-    if (status == TRP_OK)
-        status = write_files(&play);
-    if (status == TRP_OK)
+    if (status == TRP_OK) {
         print_result(&play);
+        status = write_files(&play);
+    }
+    if (status == TRP_OK)
+        print_files(&play);
     else
         print_text(stderr, "%s: eval: %s\n", program->name, trp_last_error());
     trp_policy_destroy(play.policy);

@@ -176,7 +176,7 @@ static error_t parse_run_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_RESUME:
         options->resume = true;
-        options->run_dir = text ? text : options->run_dir;
+        options->resume_dir = text ? text : options->resume_dir;
         return 0;
     case KEY_SEED:
         options->seed_set = true;
@@ -270,11 +270,24 @@ static error_t parse_argument(char *text, struct argp_state *state)
         options->command = COMMAND_GRAPH;
     else if (options->command == COMMAND_RUN && strcmp(text, "eval") == 0)
         options->command = COMMAND_EVAL;
-    else if (options->resume && !options->run_dir)
-        options->run_dir = text;
+    else if (options->resume && !options->run_dir && !options->resume_dir)
+        options->resume_dir = text;
     else
         return usage_wrong(
             state, "'%s': use graph, eval or no word (arguments for build go after --)", text);
+    return 0;
+}
+
+/* Both may name it, but no two runs go on. */
+static error_t settle_run_dir(const struct argp_state *state)
+{
+    struct launch_options *options = state->input;
+    if (options->run_dir && options->resume_dir &&
+        strcmp(options->run_dir, options->resume_dir) != 0)
+        return usage_wrong(state, "--run-dir=%s, but --resume names %s: leave one of them out",
+                           options->run_dir, options->resume_dir);
+    if (options->resume_dir)
+        options->run_dir = options->resume_dir;
     return 0;
 }
 
@@ -293,7 +306,7 @@ static error_t check_together(const struct argp_state *state)
                            "eval");
     if (options->command != COMMAND_GRAPH && options->dot)
         return usage_wrong(state, "--format goes with graph");
-    return 0;
+    return settle_run_dir(state);
 }
 
 void flags_append(char **flags, const char *name, const char *value)

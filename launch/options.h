@@ -23,7 +23,8 @@ struct launch_options {
     const char *program; /* argv[0] */
     enum launch_command command;
     enum launch_mode mode;
-    const char *run_dir; /* NULL: a new one under ./runs */
+    const char *run_dir;    /* NULL: a new one under ./runs */
+    const char *resume_dir; /* that --resume names, which is run_dir then. Ours */
     bool resume, deterministic, seed_set, mode_set, max_seconds_set, grace_set;
     uint64_t seed;
     double max_seconds; /* 0: no limit */

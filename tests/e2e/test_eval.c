@@ -188,6 +188,25 @@ static void eval_writes_returns_and_an_episode_for_numpy(void **state)
     assert_file_contains(scene, "err", "catch: eval: run: Is a directory\n");
 }
 
+/* As on a disk that filled up while they were played. */
+static void a_mean_is_said_though_its_returns_cannot_be_written(void **state)
+{
+    struct scene *scene = *state;
+    catch_is_learned(scene);
+    char *command = xasprintf("trap '' XFSZ; ulimit -f 1; exec %s eval --episodes=20000 "
+                              "--params=run/params.safetensors --returns=r.npz "
+                              "--stochastic --set=agent.epsilon_end=0.5",
+                              CATCH);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    free(command);
+    assert_file_contains(scene, "out", "\nmean return ");
+    char *out = scene_read(scene, "out");
+    assert_null(strstr(out, "returns: "));
+    free(out);
+    assert_file_contains(scene, "err", "catch: eval: r.npz: ");
+}
+
 static double mean_of(struct scene *scene, const char *flag)
 {
     const char *argv[] = {CATCH,
@@ -221,6 +240,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(the_best_parameters_stay_and_a_resumed_run_goes_on_with_them),
         TEST(eval_writes_returns_and_an_episode_for_numpy),
+        TEST(a_mean_is_said_though_its_returns_cannot_be_written),
         TEST(a_stochastic_policy_explores_as_at_the_end_of_its_schedule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,24 @@ static void a_run_directory_is_not_used_twice(void **state)
     assert_int_equal(scene_run(scene, equal), 0);
 }
 
+/* The last one named was resumed, whichever was meant. */
+static void a_resume_of_two_directories_is_wrong_usage(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", NULL), 0);
+    const char *before[] = {LAUNCH_PROGRAM, "--run-dir=run", "--resume=other", "--", "done", NULL};
+    const char *after[] = {LAUNCH_PROGRAM, "--resume=other", "--run-dir=run", "--", "done", NULL};
+    const char *same[] = {LAUNCH_PROGRAM, "--resume=run", "--run-dir=run", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, before), 2);
+    assert_last_line(scene, "err",
+                     "--run-dir=run, but --resume names other: leave one of them out");
+    assert_int_equal(scene_run(scene, after), 2);
+    assert_last_line(scene, "err",
+                     "--run-dir=run, but --resume names other: leave one of them out");
+    assert_int_equal(scene_run(scene, same), 0);
+    assert_file_contains(scene, "out", "resumed, in run");
+}
+
 /* Who may write where sockets are may answer for a node. */
 static void sockets_are_in_the_run_directory_itself(void **state)
 {
@@ -517,6 +535,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         TEST(a_run_directory_is_not_used_twice),
+        TEST(a_resume_of_two_directories_is_wrong_usage),
         TEST(sockets_are_in_the_run_directory_itself),
         TEST(a_resumed_run_draws_other_numbers_that_follow_from_its_seed),
         TEST(nothing_to_resume_is_wrong_usage),

@@ -70,6 +70,14 @@ static int no_such_kind(const struct cli_call *call, const char *word, const cha
     return status;
 }
 
+static size_t find_name(const char *const *names, const char *word)
+{
+    size_t i = 0;
+    while (names[i] && strcmp(names[i], word) != 0)
+        i++;
+    return i;
+}
+
 int options_command(const struct cli_call *call)
 {
     const trp_option_table *tables[OPTION_TABLES];
@@ -79,12 +87,11 @@ int options_command(const struct cli_call *call)
         names[i] = tables[i]->name;
     if (call->word_count == 0)
         options_listing(stdout);
-    for (size_t k = 0; k < call->word_count; k++) {
-        size_t i = 0;
-        while (i < OPTION_TABLES && strcmp(names[i], call->words[k]) != 0)
-            i++;
-        if (i == OPTION_TABLES)
+    for (size_t k = 0; k < call->word_count; k++)
+        if (find_name(names, call->words[k]) == OPTION_TABLES)
             return no_such_kind(call, call->words[k], names);
+    for (size_t k = 0; k < call->word_count; k++) {
+        size_t i = find_name(names, call->words[k]);
         print_table(stdout, tables[i], i < AGENTS);
     }
     return EXIT_DONE;

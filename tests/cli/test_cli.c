@@ -200,6 +200,11 @@ static void options_of_agents_and_nodes_are_listed_also_in_the_manual(void **sta
     assert_one_error(desk, "no agent or kind of node is called 'atcor'; there are: a3c, ");
     assert_one_error(desk, ", replay, server, learner, cache, actor, evaluator; did you "
                            "mean 'actor'?\n");
+    assert_troupe(desk, 2, "options dqn atcor"); /* nothing of dqn */
+    assert_one_error(desk, "no agent or kind of node is called 'atcor'");
+    char *out = scene_read(&desk->at, "out");
+    assert_string_equal(out, "");
+    free(out);
     static const char *const commands[] = {"options", "options --help", "man --roff options"};
     for (size_t i = 0; i < 3; i++) {
         assert_troupe(desk, 0, "%s", commands[i]);

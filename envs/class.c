@@ -8,6 +8,7 @@
 
 #include "builtin.h"
 #include "core/alloc.h"
+#include "core/buffer.h"
 #include "core/option_table.h"
 #include "core/thread.h"
 #include "core/words.h"
@@ -64,8 +65,17 @@ static trp_status unknown_key(const struct env_class *class, const char *key)
         names[i] = i < own ? table->options[i].name : wrapper_key_at(i - own);
     char guess[GUESS_BYTES];
     word_guess(key, names, guess);
+    struct buffer all = {0};
+    for (size_t i = 0; i < count; i++) {
+        buffer_append(&all, text_bytes(" "));
+        buffer_append(&all, text_bytes(names[i]));
+    }
     free(names);
-    return trp_fail(TRP_INVALID_ARGUMENT, "no argument and no wrapper is '%s'%s", key, guess);
+    trp_status status =
+        trp_fail(TRP_INVALID_ARGUMENT, "no argument and no wrapper is '%s'%s%s there are:%.*s", key,
+                 guess, *guess ? "" : ";", (int)all.size, (const char *)all.data);
+    buffer_cleanup(&all);
+    return status;
 }
 
 /* The environment itself, with those of the pairs that are its arguments. */

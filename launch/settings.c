@@ -87,7 +87,7 @@ static trp_status no_such_option_of(const trp_program *program, const char *sour
                           table->name, option, set->name, option);
     } else {
         status = trp_options_set(table, NULL, option, ""); /* says what the name is like */
-        status = trp_fail(status, "%s: %s", source, trp_last_error());
+        status = trp_fail(status, "%s: %s (--options lists them)", source, trp_last_error());
     }
     option_sets_destroy(sets);
     return status;

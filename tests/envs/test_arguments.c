@@ -208,14 +208,17 @@ static void a_wrong_argument_is_refused_with_what_is_allowed(void **state)
         {"Stroll?size=1",
          "'Stroll?size=1': size is 1, must be a whole number of places in [2, 64]"},
         {"Stroll?size=big", "size is big, must be a whole number of places in [2, 64]"},
-        {"Stroll?sise=9", "did you mean 'size'?"},
+        {"Stroll?sise=9", "did you mean 'size'? there are: size "},
+        {"Stroll?SIZE=9", "no wrapper is 'SIZE'; there are: size "},
+        {"Stroll?SIZE=9", " time_limit"},
         {"Stroll?size=9&", "'' is no KEY=VALUE"},
         {"Stroll?", "'' is no KEY=VALUE"},
         {"Stroll?size", "'size' is no KEY=VALUE"},
         {"Stroll?size&pay=1", "'size' is no KEY=VALUE"},
         {"Stroll?size=13", "size is 13, must be another"},
         {"Stroll?kind=bitz", "kind is bitz"},
-        {"Catch?size=9", "'Catch?size=9': no argument and no wrapper is 'size'"},
+        {"Catch?size=9", "'Catch?size=9': no argument and no wrapper is 'size'; did you mean "
+                         "'resize'? there are: "},
         {"Catch?frame_stak=4", "did you mean 'frame_stack'?"},
     };
     (void)state;

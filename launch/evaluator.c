@@ -26,7 +26,11 @@ enum {
      * standard errors of one evaluation above it. */
     CONFIRM_FACTOR = 2,
     CONFIRM_ERRORS = 3,
+    /* A full disk takes something of every evaluation, of which there may be twenty a second. */
+    EVALUATOR_TELL_MS = 60000,
 };
+
+enum loss { LOST_ROW, LOST_BEST, LOST_REACHED, LOSSES };
 
 struct evaluator {
     trp_context *context;
@@ -39,7 +43,16 @@ struct evaluator {
     bool waits;                            /* for statistics, as it has said */
     uint64_t evaluations, evaluated_steps; /* learner steps of the last one */
     bool reached;
+    struct deadline told[LOSSES]; /* until then a loss like it is not told again */
 };
+
+static bool is_to_be_told(struct evaluator *evaluator, enum loss loss)
+{
+    if (!deadline_passed(evaluator->told[loss], &clock_monotonic))
+        return false;
+    evaluator->told[loss] = deadline_in_ms(&clock_monotonic, EVALUATOR_TELL_MS);
+    return true;
+}
 
 static void put_row(FILE *file, const trp_params_state *state, const trp_evaluation *result)
 {
@@ -53,7 +66,7 @@ static void put_row(FILE *file, const trp_params_state *state, const trp_evaluat
 }
 
 /* EVALUATOR.csv: no times, so that deterministic runs can be compared. */
-static void write_row(const struct evaluator *evaluator, const trp_params_state *state,
+static void write_row(struct evaluator *evaluator, const trp_params_state *state,
                       const trp_evaluation *result)
 {
     char *path = xasprintf("%s/%s.csv", trp_context_run_dir(evaluator->context),
@@ -64,18 +77,24 @@ static void write_row(const struct evaluator *evaluator, const trp_params_state 
         fputs("version,learner_steps,actor_steps,episodes,mean,std,min,max,lower\n", file);
     if (file)
         put_row(file, state, result);
-    if (!file || fclose(file) != 0) /* all of it is written there */
+    bool lost = !file || fclose(file) != 0; /* all of it is written there */
+    if (lost && is_to_be_told(evaluator, LOST_ROW))
         trp_log(TRP_WARN, "a row is lost path=%s reason=%s", path, file_errno_words(errno));
     free(path);
 }
 
 /* A full disk ends no run: what is lost is said, and the next evaluation tries again. */
-static trp_status go_on_without(trp_status status, const char *what, double mean,
-                                const trp_params_state *state)
+static trp_status go_on_without(struct evaluator *evaluator, trp_status status, enum loss loss,
+                                double mean, const trp_params_state *state)
 {
-    if (status == TRP_RESOURCE_EXHAUSTED)
-        trp_log(TRP_WARN, "%s version=%" PRIu64 " mean_return=%.2f reason=%s", what, state->version,
-                mean, trp_last_error());
+    static const char *const words[LOSSES] = {
+        [LOST_BEST] = "parameters among the best are not kept",
+        [LOST_REACHED] =
+            "the target is reached by parameters that are not kept, so the run goes on",
+    };
+    if (status == TRP_RESOURCE_EXHAUSTED && is_to_be_told(evaluator, loss))
+        trp_log(TRP_WARN, "%s version=%" PRIu64 " mean_return=%.2f reason=%s", words[loss],
+                state->version, mean, trp_last_error());
     return status == TRP_RESOURCE_EXHAUSTED ? TRP_OK : status;
 }
 
@@ -90,10 +109,7 @@ static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_
     if (status == TRP_ABORTED)
         return TRP_OK;
     if (status != TRP_OK)
-        return go_on_without(status,
-                             "the target is reached by parameters that are not kept, so the run "
-                             "goes on",
-                             result->mean, state);
+        return go_on_without(evaluator, status, LOST_REACHED, result->mean, state);
     evaluator->reached = true;
     char reason[256];
     snprintf(reason, sizeof reason,
@@ -145,9 +161,9 @@ static trp_status evaluator_evaluate(struct evaluator *evaluator)
     trp_evaluation result;
     TRP_TRY(evaluator_play(evaluator, evaluator->episodes, &state, &result));
     evaluator->evaluated_steps = state.learner_steps;
-    TRP_TRY(go_on_without(best_offer(evaluator->best_dir, evaluator->options->best, result.mean,
-                                     &state, evaluator->policy),
-                          "parameters among the best are not kept", result.mean, &state));
+    trp_status kept = best_offer(evaluator->best_dir, evaluator->options->best, result.mean, &state,
+                                 evaluator->policy);
+    TRP_TRY(go_on_without(evaluator, kept, LOST_BEST, result.mean, &state));
     trp_context_report(evaluator->context, "eval_return", result.mean);
     trp_context_report(evaluator->context, "eval_version", (double)state.version);
     double target = evaluator->options->target_return;

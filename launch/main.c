@@ -55,15 +55,25 @@ static int print_graph(const trp_program *program, const struct launch_options *
         program_print_dot(program, stdout);
     else
         program_print_text(program, stdout);
-    return fflush(stdout) == 0 ? 0 : 1;
+    return 0;
 }
 
 static int list_options(const trp_program *program, const char *filter)
 {
     if (program_print_options(program, filter, stdout) == TRP_OK)
-        return fflush(stdout) == 0 ? 0 : 1;
+        return 0;
     print_text(stderr, "%s: --options=%s: %s\n", program->name, filter, trp_last_error());
     return PROGRAM_REFUSED;
+}
+
+/* What a command prints is all that it is for. */
+static int check_printed(const trp_program *program, int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    print_text(stderr, "%s: what it printed could not be written to standard output\n",
+               program->name);
+    return status == 0 ? PROGRAM_FAILED : status;
 }
 
 static int run_command(trp_program *program, struct launch_options *options, int argc, char **argv)
@@ -71,11 +81,11 @@ static int run_command(trp_program *program, struct launch_options *options, int
     if (options->node)
         return child_run(program, options);
     if (options->print_options)
-        return list_options(program, options->filter);
+        return check_printed(program, list_options(program, options->filter));
     if (options->command == COMMAND_GRAPH)
-        return print_graph(program, options);
+        return check_printed(program, print_graph(program, options));
     if (options->command == COMMAND_EVAL)
-        return eval_run(program, options);
+        return check_printed(program, eval_run(program, options));
     return run_program(program, options, argc, argv);
 }
 

@@ -189,6 +189,18 @@ static void eval_writes_returns_and_an_episode_for_numpy(void **state)
 }
 
 /* As on a disk that filled up while they were played. */
+static void a_mean_that_cannot_be_said_is_a_failure(void **state)
+{
+    struct scene *scene = *state;
+    catch_is_learned(scene);
+    char *command =
+        xasprintf("exec %s eval --episodes=2 --params=run/params.safetensors >/dev/full", CATCH);
+    const char *argv[] = {"/bin/sh", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    free(command);
+    assert_last_line(scene, "err", "could not be written to standard output");
+}
+
 static void a_mean_is_said_though_its_returns_cannot_be_written(void **state)
 {
     struct scene *scene = *state;
@@ -240,6 +252,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(the_best_parameters_stay_and_a_resumed_run_goes_on_with_them),
         TEST(eval_writes_returns_and_an_episode_for_numpy),
+        TEST(a_mean_that_cannot_be_said_is_a_failure),
         TEST(a_mean_is_said_though_its_returns_cannot_be_written),
         TEST(a_stochastic_policy_explores_as_at_the_end_of_its_schedule),
     };

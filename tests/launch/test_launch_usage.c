@@ -506,6 +506,19 @@ static size_t options_in(const struct scene *scene, const char *name)
     return count;
 }
 
+static void what_a_command_cannot_print_is_a_failure(void **state)
+{
+    static const char *const commands[] = {"graph", "--options"};
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        char *command = xasprintf("exec %s %s -- done >/dev/full", LAUNCH_PROGRAM, commands[i]);
+        const char *argv[] = {"/bin/sh", "-c", command, NULL};
+        assert_int_equal(scene_run(scene, argv), 1);
+        free(command);
+        assert_last_line(scene, "err", "could not be written to standard output");
+    }
+}
+
 static void help_names_every_option(void **state)
 {
     struct scene *scene = *state;
@@ -557,6 +570,7 @@ int main(void)
         TEST(a_run_is_prepared_once_when_all_that_was_given_is_right),
         TEST(nothing_is_prepared_for_a_run_that_is_refused),
         TEST(files_that_nodes_read_may_be_prepared),
+        TEST(what_a_command_cannot_print_is_a_failure),
         TEST(help_names_every_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,8 +30,7 @@
  *   normalize_observation=B  (float32 - mean) / sqrt(variance + 1e-8), held to [-B, B]
  *   normalize_return=G       rewards / sqrt(variance of returns + 1e-8), held to [-10, 10]
  *   grayscale=1       uint8 [h, w, 3] becomes [h, w]: 0.299 R + 0.587 G + 0.114 B
- *   one_hot=N         int32 and int64 become float32: an axis of N behind the others, a one where
- *                     the integer is, which is in [0, N)
+ *   one_hot=N         int32, int64 become float32 [..., N]: 1 where the integer is, in [0, N)
  *   resize=H,W        uint8 [h, w] or [h, w, c] becomes H x W: the mean of the area under a pixel
  *
  * The two that repeat an action stop where the episode ends, or where the mask of the environment

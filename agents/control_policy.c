@@ -87,7 +87,8 @@ static trp_status control_policy_load(trp_policy *base, const float *params, siz
     size_t first = normalizer_count(&policy->normalizer);
     if (count != base->param_count)
         return policy_net_load(&policy->net, params, count); /* which says what is wrong */
-    memcpy(policy->normalizer_numbers, params, first * sizeof *params);
+    if (first > 0)
+        memcpy(policy->normalizer_numbers, params, first * sizeof *params);
     return policy_net_load(&policy->net, params + first, count - first);
 }
 

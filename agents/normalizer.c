@@ -48,9 +48,7 @@ static trp_status read_all(const struct normalizer *normalizer, trp_source *sour
     size_t column = 0;
     while (strcmp(spec->columns.specs[column].name, "observation") != 0)
         column++;
-    trp_batch_spec pass = *spec;
-    pass.batch_size = NORMALIZER_BATCH;
-    TRP_TRY(source->impl->open(source, &(trp_source_use){.spec = &pass, .held = 1}));
+    TRP_TRY(source->impl->open(source, &(trp_source_use){.spec = spec, .held = 1}));
     for (;;) {
         trp_batch batch;
         trp_status status = source->impl->next(source, &batch, NORMALIZER_WAIT_MS);
@@ -66,9 +64,11 @@ static trp_status find_moments(const struct normalizer *normalizer, const char *
                                const trp_batch_spec *spec, trp_moments *moments)
 {
     trp_source *source;
+    trp_batch_spec pass = *spec; /* as long as the source */
+    pass.batch_size = NORMALIZER_BATCH;
     TRP_TRY(
         trp_dataset_source_create(&source, &(trp_dataset_source_options){.dir = dir, .epochs = 1}));
-    trp_status status = read_all(normalizer, source, spec, moments);
+    trp_status status = read_all(normalizer, source, &pass, moments);
     trp_source_destroy(source);
     return status;
 }

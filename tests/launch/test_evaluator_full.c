@@ -72,7 +72,8 @@ static void a_full_disk_is_said_and_the_next_evaluation_tries_again(void **state
     assert_int_equal(scene_wait(scene), 0);
     assert_int_equal(count_in(scene, "err", "parameters among the best are not kept"), 1);
     assert_file_contains(scene, "out", "the target of -1e+09 is reached");
-    assert_int_equal(files_in(scene, "run/evaluator"), 1);
+    /* None, where there was room again in the middle of the evaluation that reached the target. */
+    assert_in_range(files_in(scene, "run/evaluator"), 0, 1);
     free(run);
     char *params = scene_path(scene, "run/params.safetensors");
     assert_int_equal(access(params, F_OK), 0);

@@ -86,7 +86,8 @@ static trp_status control_policy_load(trp_policy *base, const float *params, siz
     struct control_policy *policy = (struct control_policy *)base;
     size_t first = normalizer_count(&policy->normalizer);
     if (count != base->param_count)
-        return policy_net_load(&policy->net, params, count); /* which says what is wrong */
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s policy: %zu parameters, the policy has %zu",
+                        policy->control.who, count, base->param_count);
     if (first > 0)
         memcpy(policy->normalizer_numbers, params, first * sizeof *params);
     return policy_net_load(&policy->net, params + first, count - first);

@@ -247,6 +247,8 @@ static void act(const trp_agent *agent, const float *params, const struct items 
     assert_int_equal(policy->impl->load(policy, params, policy->param_count), TRP_OK);
     assert_int_equal(policy->impl->load(policy, params, policy->param_count - 1),
                      TRP_INVALID_ARGUMENT);
+    assert_int_equal(policy->impl->load(policy, params, policy->param_count - 2 * PAPER_STATE),
+                     TRP_INVALID_ARGUMENT); /* the network's alone */
     const void *states = items_column(items, "observation");
     trp_rng rng;
     trp_rng_init(&rng, 5, 0);

@@ -339,15 +339,33 @@ static trp_status next_mask(const trp_env *env, uint32_t index, bool *allowed)
                     env->impl->spec.name, index, env->steps[index]);
 }
 
+/* Unsigned, so that what is less than 0 is far above. */
+static bool all_below(const int32_t *numbers, size_t count, uint32_t limit)
+{
+    typedef uint32_t lanes __attribute__((vector_size(16)));
+    enum { LANES = sizeof(lanes) / sizeof(uint32_t) };
+    lanes bad = {0};
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        lanes four;
+        memcpy(&four, numbers + i, sizeof four);
+        bad |= (lanes)(four >= limit);
+    }
+    for (; i < count; i++)
+        bad[0] |= (uint32_t)numbers[i] >= limit;
+    return (bad[0] | bad[1] | bad[2] | bad[3]) == 0;
+}
+
 static trp_status check_choices(const trp_env *env, const int32_t *actions)
 {
-    uint32_t choices = (uint32_t)env->impl->spec.action_count;
-    for (uint32_t i = 0; i < env->count; i++) {
-        if ((uint32_t)actions[i] >= choices)
-            return trp_fail(TRP_INVALID_ARGUMENT, "%s: action %d of copy %u; there are 0 to %u",
-                            env->impl->spec.name, actions[i], i, choices - 1);
+    uint32_t choices = (uint32_t)env->impl->spec.action_count, i = 0;
+    if (!all_below(actions, env->count, choices)) {
+        while ((uint32_t)actions[i] < choices)
+            i++;
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: action %d of copy %u; there are 0 to %u",
+                        env->impl->spec.name, actions[i], i, choices - 1);
     }
-    for (uint32_t i = 0; env->allowed && i < env->count; i++) {
+    for (i = 0; env->allowed && i < env->count; i++) {
         read_mask(env, i, env->allowed);
         if (!env->allowed[actions[i]])
             return trp_fail(TRP_INVALID_ARGUMENT, "%s: action %d of copy %u is not allowed now",

@@ -369,6 +369,24 @@ static void an_action_that_does_not_exist_moves_no_copy(void **state)
     fixture_destroy(f);
 }
 
+static void an_action_that_does_not_exist_is_found_at_every_copy(void **state)
+{
+    static const int32_t none[] = {2, -1, INT32_MAX, INT32_MIN};
+    enum { COPIES = 11 };
+    (void)state;
+    struct fixture *f = fixture_create("CartPole-v1", (trp_env_options){.count = COPIES});
+    reset(f);
+    for (int32_t i = 0; i < 4 * COPIES; i++) {
+        int32_t actions[COPIES] = {0}, copy = i % COPIES;
+        char words[64];
+        actions[copy] = none[i / COPIES];
+        snprintf(words, sizeof words, "action %d of copy %d;", none[i / COPIES], copy);
+        assert_int_equal(trp_env_step(f->env, actions, &f->buffers), TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(trp_last_error(), words));
+    }
+    fixture_destroy(f);
+}
+
 static void a_step_needs_a_reset_or_a_state_for_every_copy(void **state)
 {
     (void)state;
@@ -659,6 +677,7 @@ int main(void)
         cmocka_unit_test(catch_starts_the_ball_in_every_column_alike),
         cmocka_unit_test(an_unknown_name_lists_the_known_ones),
         cmocka_unit_test(an_action_that_does_not_exist_moves_no_copy),
+        cmocka_unit_test(an_action_that_does_not_exist_is_found_at_every_copy),
         cmocka_unit_test(a_step_needs_a_reset_or_a_state_for_every_copy),
         cmocka_unit_test(states_that_cannot_be_are_refused),
         cmocka_unit_test(too_many_copies_are_refused),

@@ -8,6 +8,8 @@
 #include "team.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -24,12 +26,15 @@ struct team {
     atomic_bool busy;
     uint32_t threads;
     struct thread *workers; /* [threads - 1] */
+    cpu_set_t cores;        /* that the founder might run on */
+    int apart_from;         /* the core that workers stay off; -1: none yet */
     void (*work)(void *arg, uint32_t index);
     void *arg;
     atomic_uint next;     /* the part to take; `threads` and more: none is left */
     atomic_uint pending;  /* parts that are not finished, and whether the caller sleeps */
     sem_t finished;       /* the caller's */
     atomic_uint sleeping; /* workers */
+    atomic_bool rests;    /* no job follows soon */
     atomic_bool stop;
     struct mutex mutex;
     struct cond wake;
@@ -67,9 +72,14 @@ static bool must_rise(struct team *team)
     return atomic_load(&team->next) < team->threads || atomic_load(&team->stop);
 }
 
+static bool must_rise_or_rest(struct team *team)
+{
+    return must_rise(team) || atomic_load_explicit(&team->rests, memory_order_relaxed);
+}
+
 static void wait_for_job(struct team *team)
 {
-    if (spin(team, must_rise))
+    if (spin(team, must_rise_or_rest) && must_rise(team))
         return;
     mutex_lock(&team->mutex);
     atomic_fetch_add(&team->sleeping, 1);
@@ -139,6 +149,9 @@ static trp_status team_create(struct team **out, uint32_t threads)
     cond_init(&team->wake);
     sem_init(&team->finished, 0, 0);
     atomic_store(&team->next, threads);
+    team->apart_from = -1;
+    if (sched_getaffinity(0, sizeof team->cores, &team->cores) != 0)
+        CPU_ZERO(&team->cores);
     trp_status status = TRP_OK;
     for (uint32_t i = 0; i + 1 < threads && status == TRP_OK; i++)
         status = thread_start(&team->workers[i], "team", team_worker_run, team);
@@ -220,12 +233,29 @@ static void wait_for_others(struct team *team)
             ;
 }
 
+/* A scheduler may well wake a worker on the core of who wakes it while another one has nothing to
+ * do; then the two take turns. So workers stay off the caller's, where each has one. Where that
+ * cannot be they run where they may. */
+static void keep_apart(struct team *team)
+{
+    int core = sched_getcpu();
+    if (core < 0 || core == team->apart_from || team->threads > (uint32_t)CPU_COUNT(&team->cores))
+        return;
+    cpu_set_t others = team->cores;
+    CPU_CLR((size_t)core, &others);
+    for (uint32_t i = 0; i + 1 < team->threads; i++)
+        (void)pthread_setaffinity_np(team->workers[i].handle, sizeof others, &others);
+    team->apart_from = core;
+}
+
 static void run_together(struct team *team, void (*work)(void *arg, uint32_t index), void *arg)
 {
     team->work = work;
     team->arg = arg;
     atomic_store(&team->pending, team->threads);
+    atomic_store_explicit(&team->rests, false, memory_order_relaxed);
     atomic_store(&team->next, 1);
+    keep_apart(team);
     wake_sleepers(team);
     uint32_t part = 0;
     do
@@ -243,4 +273,9 @@ void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *
     }
     run_together(team, work, arg);
     atomic_store(&team->busy, false);
+}
+
+void team_rest(struct team *team)
+{
+    atomic_store_explicit(&team->rests, true, memory_order_relaxed);
 }

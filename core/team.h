@@ -35,4 +35,8 @@ static inline size_t team_share(size_t count, uint32_t share, uint32_t shares)
  * them. */
 void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg);
 
+/* After a job: the next one will not follow at once, so that workers leave their cores to others
+ * without spinning for it. */
+void team_rest(struct team *team);
+
 #endif

@@ -30,9 +30,10 @@ enum {
      * for a pull whose next part is not asked for. */
     STAGED_BYTES = 1 << 30,
     STAGED_SILENCE_MS = 1000,
-    /* passes.c: less than this takes as long as to wake a thread; more threads than this wait for
-     * memory. */
-    PASS_PART_NUMBERS = 1 << 17,
+    /* passes.c: less than this takes as long as to wake a thread. Of what is shared each thread
+     * takes a part after the other. More threads than this wait for memory. */
+    PASS_SHARED_NUMBERS = 1 << 18,
+    PASS_PART_NUMBERS = 1 << 15,
     PASS_THREADS_MAX = 4,
     /* placement.c: a range begins at a cache line: what one server steps no other one has. */
     PLACEMENT_NUMBERS = 16,

@@ -1,6 +1,7 @@
 #include "passes.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <troupe/log.h>
@@ -10,7 +11,8 @@
 struct pass_job {
     void (*pass)(void *arg, size_t first, size_t size);
     void *arg;
-    size_t count, part; /* of numbers; a part */
+    size_t count;       /* of numbers */
+    atomic_size_t next; /* the first one that nobody took */
 };
 
 static uint32_t threads_of_process(void)
@@ -33,31 +35,36 @@ static void find_team(struct passes *passes)
     passes->threads = 1;
 }
 
-static void passes_run_part(void *arg, uint32_t index)
+/* Until all parts are taken: whoever comes late, as a thread that had to be woken, takes fewer. */
+static void passes_take_parts(void *arg, uint32_t index)
 {
-    const struct pass_job *job = arg;
-    size_t first = index * job->part;
-    if (first >= job->count)
-        return;
-    size_t left = job->count - first;
-    job->pass(job->arg, first, left < job->part ? left : job->part);
+    struct pass_job *job = arg;
+    size_t first;
+    (void)index;
+    while ((first = atomic_fetch_add(&job->next, PASS_PART_NUMBERS)) < job->count) {
+        size_t left = job->count - first;
+        job->pass(job->arg, first, left < PASS_PART_NUMBERS ? left : PASS_PART_NUMBERS);
+    }
 }
 
 void passes_run(struct passes *passes, size_t count,
                 void (*pass)(void *arg, size_t first, size_t size), void *arg)
 {
     struct pass_job job = {.pass = pass, .arg = arg, .count = count};
-    bool is_long = passes && count >= 2 * (size_t)PASS_PART_NUMBERS;
+    bool is_long = passes && count >= (size_t)PASS_SHARED_NUMBERS;
     if (is_long)
         find_team(passes);
     if (!is_long || !passes->team) {
         pass(arg, 0, count);
         return;
     }
-    job.part = (count / passes->threads / PLACEMENT_NUMBERS + 1) * PLACEMENT_NUMBERS;
-    if (job.part < PASS_PART_NUMBERS)
-        job.part = PASS_PART_NUMBERS;
-    team_run(passes->team, passes_run_part, &job);
+    team_run(passes->team, passes_take_parts, &job);
+}
+
+void passes_rest(struct passes *passes)
+{
+    if (passes && passes->team)
+        team_rest(passes->team);
 }
 
 void passes_cleanup(struct passes *passes)

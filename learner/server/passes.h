@@ -19,6 +19,10 @@ struct passes {
 void passes_run(struct passes *passes, size_t count,
                 void (*pass)(void *arg, size_t first, size_t size), void *arg);
 
+/* No pass follows soon: threads that spin for one would keep whoever waits for this one from its
+ * core. `passes` NULL is fine. */
+void passes_rest(struct passes *passes);
+
 void passes_cleanup(struct passes *passes); /* zeroed is fine */
 
 #endif

@@ -58,7 +58,7 @@ static void pass_blocks(const struct shard_pass *pass, size_t first, size_t size
                         void (*step)(const struct shard_pass *pass, size_t first,
                                      const float *grads, size_t size))
 {
-    float block[SHARD_BLOCK];
+    _Alignas(64) float block[SHARD_BLOCK];
     if (!pass->moves) {
         step(pass, first, pass->grads + first, size);
         return;
@@ -268,6 +268,7 @@ enum shard_answer shard_push(struct param_shard *shard, const struct shard_push 
     if (answer == SHARD_TAKEN)
         take_push(shard, push, staleness_of(shard, push));
     end_round(shard);
+    passes_rest(shard->options.passes);
     return answer;
 }
 

@@ -13,7 +13,7 @@
 #include "learner/server/limits.h"
 #include "learner/server/shard.h"
 
-enum { LONG = 2 * PASS_PART_NUMBERS, WORKERS = 2, PUSHES = 4 };
+enum { LONG = PASS_SHARED_NUMBERS, WORKERS = 2, PUSHES = 4 };
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
@@ -27,7 +27,7 @@ static void count_part(void *arg, size_t first, size_t size)
 static void each_number_is_in_one_part(void **state)
 {
     static const size_t counts[] = {
-        0, 1, LONG - 1, LONG, LONG + 1, 3 * PASS_PART_NUMBERS + 17, 5 * LONG};
+        0, 1, LONG - 1, LONG, LONG + 1, LONG + 3 * PASS_PART_NUMBERS + 17, 5 * LONG};
     (void)state;
     uint8_t *passed = xcalloc(5 * LONG + 1, 1);
     for (uint32_t threads = 0; threads <= 5; threads++) {

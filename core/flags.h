@@ -10,7 +10,13 @@
  * for what it did not understand itself. */
 enum { FLAGS_REFUSED = ECANCELED };
 
-/* Decimal digits and nothing else, from min to max. */
+/* A number as somebody writes it: digits, and a sign, a point or an exponent. */
+bool flags_decimal(const char *text, double *value);
+
+/* One that is whole; with a point or an exponent ("1e6") where it is exact as a double. */
+bool flags_whole(const char *text, bool *negative, uint64_t *magnitude);
+
+/* A whole one from min to max, without a sign. */
 bool flags_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
 /* Words for an argument ("--nmae=5", "-x") that getopt refused, where the long options are `names`,

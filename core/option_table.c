@@ -6,7 +6,6 @@
 #include "core/option_table.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/flags.h"
 #include "core/hash.h"
 #include "core/printable.h"
 #include "core/words.h"
@@ -115,34 +115,11 @@ char *option_value(const trp_option *option, const void *options)
 
 /* ---- parsing ----------------------------------------------------------------------------- */
 
-static bool parse_decimal(const char *text, double *value)
-{
-    char *end;
-    *value = strtod(text, &end);
-    return text[0] && text[strspn(text, "0123456789+-.eE")] == '\0' && !*end && isfinite(*value);
-}
-
-/* Also "1e6": whatever is whole and exact as a double. */
-static bool parse_whole(const char *text, bool *negative, uint64_t *magnitude)
-{
-    double value;
-    *negative = text[0] == '-';
-    if (!parse_decimal(text, &value))
-        return false;
-    const char *digits = text + *negative;
-    errno = 0;
-    *magnitude = strtoull(digits, NULL, 10);
-    if (digits[strspn(digits, "0123456789")] == '\0')
-        return errno == 0;
-    *magnitude = (uint64_t)fmin(fabs(value), 0x1p53);
-    return fabs(value) <= 0x1p53 && value == trunc(value);
-}
-
 static bool parse_integer(const trp_option *option, const char *text, void *at)
 {
     bool negative;
     uint64_t magnitude;
-    if (!parse_whole(text, &negative, &magnitude))
+    if (!flags_whole(text, &negative, &magnitude))
         return false;
     bool is_signed = option->type == TRP_OPTION_I32 || option->type == TRP_OPTION_I64;
     uint64_t most = option->type == TRP_OPTION_I32   ? INT32_MAX
@@ -207,9 +184,9 @@ static bool value_of_text(const trp_option *option, const char *text, void *at)
         return parse_list(option, text, at);
     case TRP_OPTION_F32:
         *(float *)at = strtof(text, &end); /* not by way of a double, which would round twice */
-        return parse_decimal(text, &value);
+        return flags_decimal(text, &value);
     case TRP_OPTION_F64:
-        return parse_decimal(text, at);
+        return flags_decimal(text, at);
     default:
         return parse_integer(option, text, at);
     }

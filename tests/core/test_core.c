@@ -90,7 +90,7 @@ static void codes_have_names_and_words(void **state)
 
 /* ---- flags ---- */
 
-static void whole_numbers_are_digits_within_bounds(void **state)
+static void whole_numbers_are_within_bounds_and_without_a_sign(void **state)
 {
     (void)state;
     uint64_t value;
@@ -98,8 +98,27 @@ static void whole_numbers_are_digits_within_bounds(void **state)
     assert_int_equal(value, 10);
     assert_true(flags_u64("18446744073709551615", 0, UINT64_MAX, &value));
     assert_true(value == UINT64_MAX);
-    static const char *const wrong[] = {
-        "", "-1", "+1", " 1", "1x", "0x1", "11", "0", "18446744073709551616"};
+    assert_true(flags_u64("1e6", 1, UINT64_MAX, &value));
+    assert_int_equal(value, 1000000);
+    assert_true(flags_u64("2.5e3", 1, 2500, &value));
+    assert_int_equal(value, 2500);
+    static const char *const wrong[] = {"",
+                                        "-1",
+                                        "+1",
+                                        " 1",
+                                        "1x",
+                                        "0x1",
+                                        "11",
+                                        "0",
+                                        "2.5",
+                                        "1e",
+                                        "1e1x",
+                                        "1e2",
+                                        "1e30",
+                                        "nan",
+                                        "5e-1",
+                                        ".5e1",
+                                        "18446744073709551616"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_false(flags_u64(wrong[i], 1, 10, &value));
 }
@@ -613,7 +632,7 @@ int main(void)
         cmocka_unit_test(what_a_terminal_would_obey_is_escaped_in_an_error),
         cmocka_unit_test(each_thread_has_its_own_error),
         cmocka_unit_test(codes_have_names_and_words),
-        cmocka_unit_test(whole_numbers_are_digits_within_bounds),
+        cmocka_unit_test(whole_numbers_are_within_bounds_and_without_a_sign),
         cmocka_unit_test(a_fake_clock_stands_until_it_is_advanced),
         cmocka_unit_test(deadlines_saturate),
         cmocka_unit_test(a_buffer_grows_and_keeps_its_bytes),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "limits.h"
 #include "copies.h"
@@ -26,6 +27,7 @@ struct evaluation {
     double *returns;  /* of finished episodes */
     uint32_t finished;
     uint64_t steps;
+    uint64_t since_end; /* that all copies have made since one of them ended an episode */
     struct recording recording;
 };
 
@@ -59,10 +61,20 @@ static void count_rewards(struct evaluation *run)
         run->running[i] += run->copies.rewards[i];
         if (!run->copies.first[i])
             continue;
+        run->since_end = 0;
         run->returns[run->finished++] = run->running[i];
         run->running[i] = 0;
         run->shares[i]--;
     }
+}
+
+/* A policy may well walk into a wall for ever. */
+static void tell_without_end(const struct evaluation *run)
+{
+    trp_log(TRP_WARN,
+            "evaluation: no episode has ended in the last %d steps of each copy env=%s ended=%u "
+            "of=%u: where nothing else ends one, time_limit=1000 in its name does",
+            EVALUATE_LONG_STEPS, run->options->env, run->finished, run->episodes);
 }
 
 static trp_status play(struct evaluation *run)
@@ -74,7 +86,10 @@ static trp_status play(struct evaluation *run)
         TRP_TRY(recording_observe(&run->recording, &run->copies));
         TRP_TRY(copies_step(&run->copies, UINT64_MAX, &run->rng));
         TRP_TRY(recording_step(&run->recording, &run->copies));
+        run->since_end++;
         count_rewards(run);
+        if (run->since_end == EVALUATE_LONG_STEPS)
+            tell_without_end(run);
     }
     return TRP_OK;
 }

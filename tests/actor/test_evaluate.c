@@ -12,6 +12,8 @@
 
 #include <troupe/actor.h>
 #include <troupe/stop.h>
+#include "actor/limits.h"
+#include "tests/core/captured.h"
 
 struct walk {
     int32_t steps;
@@ -52,6 +54,28 @@ static const trp_env_impl walk_impl = {
     .state_bytes = sizeof(struct walk),
     .reset = walk_reset,
     .step = walk_step,
+    .observe = walk_observe,
+};
+
+/* Nothing but this ends it. */
+static int32_t long_walk_steps;
+
+static trp_status long_walk_step(void *state, trp_rng *rng, const void *action,
+                                 trp_env_outcome *outcome)
+{
+    (void)rng, (void)action;
+    outcome->terminated = ++((struct walk *)state)->steps >= long_walk_steps;
+    return TRP_OK;
+}
+
+static const trp_env_impl long_walk_impl = {
+    .spec = {.name = "LongWalk",
+             .observations = {{.name = "o", .dtype = TRP_FLOAT32, .rank = 1, .shape = {2}}},
+             .action_kind = TRP_ACTION_DISCRETE,
+             .action_count = 10},
+    .state_bytes = sizeof(struct walk),
+    .reset = walk_reset,
+    .step = long_walk_step,
     .observe = walk_observe,
 };
 
@@ -221,9 +245,32 @@ static void evaluation_says_what_is_wrong(void **state)
     trp_stop_destroy(stop);
 }
 
+static unsigned complaints_of(int32_t steps)
+{
+    struct captured captured;
+    struct constant policy = answers(1);
+    trp_evaluation result;
+    long_walk_steps = steps;
+    capture_begin(&captured);
+    trp_status status = trp_evaluate(
+        &policy.base, &(trp_evaluate_options){.env = "LongWalk", .episodes = 2, .copies = 1},
+        &result);
+    capture_end(&captured);
+    assert_int_equal(status, TRP_OK);
+    assert_int_equal(result.steps, 2 * steps);
+    return captured_count(&captured, "no episode has ended in the last");
+}
+
+static void episodes_without_an_end_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(complaints_of(EVALUATE_LONG_STEPS), 0);
+    assert_int_equal(complaints_of(EVALUATE_LONG_STEPS + 1), 2); /* once of each */
+}
+
 int main(void)
 {
-    if (trp_env_register(&walk_impl) != TRP_OK)
+    if (trp_env_register(&walk_impl) != TRP_OK || trp_env_register(&long_walk_impl) != TRP_OK)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(evaluation_gives_mean_deviation_and_extremes),
@@ -234,6 +281,7 @@ int main(void)
         cmocka_unit_test(every_copy_has_its_share_of_the_episodes),
         cmocka_unit_test(one_episode_has_no_deviation),
         cmocka_unit_test(evaluation_says_what_is_wrong),
+        cmocka_unit_test(episodes_without_an_end_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

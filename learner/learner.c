@@ -152,6 +152,9 @@ static trp_status load(trp_learner *learner)
     TRP_TRY(save_prepare(learner->checkpoint_dir, !learner->options.resume && !in_group));
     if (learner->options.resume || !in_group)
         TRP_TRY(load_newest_state(learner, &found));
+    if (!found && learner->options.resume && !in_group)
+        trp_log(TRP_WARN, "learner begins anew: there is no checkpoint to go on from dir=%s",
+                learner->checkpoint_dir);
     if (!found)
         return TRP_OK;
     learner->own.resumed_from = learner->number = learner->progress.steps;

@@ -16,6 +16,7 @@
 #include "learner/save.h"
 #include "learner/update.h"
 #include "params.pb-c.h"
+#include "tests/core/captured.h"
 #include "learner_fixture.h"
 
 static Troupe__PullReply *pull(trp_learner *learner, const char *client, uint64_t steps)
@@ -379,12 +380,19 @@ static void counts_of_actors_are_part_of_a_checkpoint(void **state)
     trp_learner_destroy(learner);
 }
 
-static void resuming_without_a_checkpoint_starts_anew(void **state)
+static void resuming_without_a_checkpoint_starts_anew_and_says_so(void **state)
 {
     struct fixture *fixture = *state;
+    struct captured captured;
     trp_learner_loop_options options = loop_options(fixture, adding_create());
     options.resume = true;
+    trp_log_set_level(TRP_WARN);
+    capture_begin(&captured);
     trp_learner *learner = learner_create(&options);
+    capture_end(&captured);
+    trp_log_set_level(TRP_ERROR);
+    assert_int_equal(captured_count(&captured, "learner begins anew: there is no checkpoint"), 1);
+    assert_int_equal(captured_count(&captured, options.checkpoint_dir), 1);
     assert_int_equal(trp_learner_read(learner).steps, 0);
     assert_int_equal(trp_learner_read(learner).version, 1);
     trp_learner_destroy(learner);
@@ -481,7 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(the_service_has_parameters_before_the_first_step),
         WITH_FIXTURE(counts_of_actors_are_part_of_a_checkpoint),
-        WITH_FIXTURE(resuming_without_a_checkpoint_starts_anew),
+        WITH_FIXTURE(resuming_without_a_checkpoint_starts_anew_and_says_so),
         WITH_FIXTURE(another_runs_checkpoints_are_not_overwritten),
         WITH_FIXTURE(a_checkpoint_of_another_network_is_refused),
         WITH_FIXTURE(a_directory_that_cannot_be_made_is_named),

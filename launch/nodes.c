@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/words.h"
 #include "host.h"
 #include "params.pb-c.h"
 #include "places.h"
@@ -157,8 +158,9 @@ static void print_bound(const trp_context *context, trp_parameter_server *server
     flockfile(stdout); /* others of this process print theirs at the same time */
     if (context->host->options.launcher == 0) /* it says whose a line of a process is */
         printf("%s: ", trp_context_name(context));
-    printf("%" PRIu64 " pushes; no learner read more than %" PRIu64 " clocks ahead of the slowest",
-           counters.pushes, counters.most_behind);
+    printf("%" PRIu64 " push%s; no learner read more than %" PRIu64 " clock%s ahead of the slowest",
+           counters.pushes, counters.pushes == 1 ? "" : "es", counters.most_behind,
+           plural((int64_t)counters.most_behind));
     if (options->rule == TRP_SERVER_SSP)
         printf(", its slack is %" PRIu32, options->slack);
     if (counters.push_bytes + counters.pull_bytes > 0)

@@ -6,6 +6,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,8 +20,9 @@
 #include "core/printable.h"
 #include "core/queue.h"
 #include "core/thread.h"
+#include "core/words.h"
 
-enum { OWN_LINE_WAIT_MS = 500 };
+enum { OWN_LINE_WAIT_MS = 500, FULL_WAIT_MS = 1000 };
 
 struct output {
     struct queue *lines;
@@ -28,6 +30,7 @@ struct output {
     atomic_size_t bytes;    /* queued */
     uint64_t dropped;       /* lines since the last one that went in; the caller's thread */
     _Atomic bool broken[3]; /* by descriptor */
+    uint64_t lost[3];       /* lines for which a disk had no room; the thread's */
     struct mutex mutex;     /* guards finished */
     struct cond changed;
     bool finished;
@@ -39,16 +42,41 @@ struct line {
     char data[];
 };
 
-static void write_line(struct output *output, const struct line *line)
+/* False: no room on a disk, which may come back. Whose descriptor it was may have made it one that
+ * does not wait. */
+static bool write_bytes(struct output *output, int fd, const char *data, size_t size)
 {
     size_t done = 0;
-    while (done < line->size && !output->broken[line->fd]) {
-        ssize_t written = write(line->fd, line->data + done, line->size - done);
+    while (done < size && !output->broken[fd]) {
+        ssize_t written = write(fd, data + done, size - done);
         if (written >= 0)
             done += (size_t)written;
+        else if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+            return false;
+        else if (errno == EAGAIN)
+            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, FULL_WAIT_MS);
         else if (errno != EINTR)
-            output->broken[line->fd] = true;
+            output->broken[fd] = true;
     }
+    return true;
+}
+
+/* A line that was cut off ends before the words. */
+static bool write_lost(struct output *output, int fd)
+{
+    char text[80];
+    int size = snprintf(text, sizeof text, "\n[%llu line%s lost: no space; see the log files]\n",
+                        (unsigned long long)output->lost[fd], plural((int64_t)output->lost[fd]));
+    if (output->lost[fd] > 0 && !write_bytes(output, fd, text, (size_t)size))
+        return false;
+    output->lost[fd] = 0;
+    return true;
+}
+
+static void write_line(struct output *output, const struct line *line)
+{
+    if (!write_lost(output, line->fd) || !write_bytes(output, line->fd, line->data, line->size))
+        output->lost[line->fd]++;
 }
 
 static void write_lines(void *arg)
@@ -61,6 +89,8 @@ static void write_lines(void *arg)
         atomic_fetch_sub(&output->bytes, line->size);
         free(line);
     }
+    (void)write_lost(output, STDOUT_FILENO);
+    (void)write_lost(output, STDERR_FILENO);
     mutex_lock(&output->mutex);
     output->finished = true;
     cond_signal(&output->changed);
@@ -142,8 +172,8 @@ static void push_dropped(struct output *output, int fd)
 {
     char text[80];
     int size =
-        snprintf(text, sizeof text, "[%llu lines not shown: slow terminal; see the log files]",
-                 (unsigned long long)output->dropped);
+        snprintf(text, sizeof text, "[%llu line%s not shown: slow terminal; see the log files]",
+                 (unsigned long long)output->dropped, plural((int64_t)output->dropped));
     struct deadline now = deadline_in_ms(&clock_monotonic, 0);
     if (output_push(output, line_create(fd, NULL, text, (size_t)size), now))
         output->dropped = 0;

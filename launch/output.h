@@ -25,7 +25,8 @@ void output_line(struct output *output, int fd, const char *prefix, const char *
  * nodes and their peers: they are escaped. */
 void output_print(struct output *output, int fd, const char *format, ...) TRP_PRINTF(3, 4);
 
-/* True once the reader of `fd` went away (EPIPE). */
+/* True once the reader of `fd` went away, such as of a pipe or a terminal; not of a file on a full
+ * disk, where lines are lost and counted. */
 bool output_broken(const struct output *output, int fd);
 
 #endif

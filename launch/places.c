@@ -29,6 +29,22 @@ static trp_status check_is_there(const struct node_group *group, const char *opt
                     group->name, option, path, file_errno_words(errno));
 }
 
+/* Whose run stored something knows the run. */
+static trp_status check_dataset(const struct node_group *group)
+{
+    const char *path = group->options.learner.dataset;
+    TRP_TRY(check_is_there(group, "dataset", path));
+    char *own = xasprintf("%s/FORMAT", path), *inner = xasprintf("%s/replay/FORMAT", path);
+    bool is_run = access(own, F_OK) != 0 && access(inner, F_OK) == 0;
+    free(inner);
+    free(own);
+    if (!is_run)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "%s '%s': .dataset is %s, a run and no replay store; its store is %s/replay",
+                    node_kind_word(group->kind), group->name, path, path);
+}
+
 /* Only a store that is new begins with a checkpoint. */
 static trp_status check_restore(const struct node_group *group, bool resume)
 {
@@ -74,7 +90,7 @@ trp_status places_are_there(const trp_program *program, bool resume)
     for (size_t i = 0; i < program->group_count; i++) {
         const struct node_group *group = program->groups[i];
         if (group->kind == NODE_LEARNER && group->options.learner.dataset)
-            TRP_TRY(check_is_there(group, "dataset", group->options.learner.dataset));
+            TRP_TRY(check_dataset(group));
         if (group->kind == NODE_REPLAY)
             TRP_TRY(check_restore(group, resume));
     }

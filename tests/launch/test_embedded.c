@@ -201,6 +201,10 @@ static void a_learner_without_actors_learns_from_what_a_run_stored(void **state)
     assert_int_equal(trp_run(program, &options, &result), TRP_OK);
     trp_program_destroy(program);
     char *dataset = xasprintf("%s/replay", result.run_dir);
+    trp_run_result refused;
+    assert_int_equal(learn_offline(scratch, result.run_dir, &refused), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "a run and no replay store; its store is "));
+    assert_non_null(strstr(trp_last_error(), dataset));
     assert_int_equal(learn_offline(scratch, dataset, &result), TRP_OK);
     assert_non_null(strstr(result.reason, " learner steps done"));
     char *path = NULL, *learner = xasprintf("%s/learner", result.run_dir);

@@ -44,7 +44,7 @@ struct line {
 
 /* False: no room on a disk, which may come back. Whose descriptor it was may have made it one that
  * does not wait. */
-static bool write_bytes(struct output *output, int fd, const char *data, size_t size)
+static bool output_write(struct output *output, int fd, const char *data, size_t size)
 {
     size_t done = 0;
     while (done < size && !output->broken[fd]) {
@@ -67,7 +67,7 @@ static bool write_lost(struct output *output, int fd)
     char text[80];
     int size = snprintf(text, sizeof text, "\n[%llu line%s lost: no space; see the log files]\n",
                         (unsigned long long)output->lost[fd], plural((int64_t)output->lost[fd]));
-    if (output->lost[fd] > 0 && !write_bytes(output, fd, text, (size_t)size))
+    if (output->lost[fd] > 0 && !output_write(output, fd, text, (size_t)size))
         return false;
     output->lost[fd] = 0;
     return true;
@@ -75,7 +75,7 @@ static bool write_lost(struct output *output, int fd)
 
 static void write_line(struct output *output, const struct line *line)
 {
-    if (!write_lost(output, line->fd) || !write_bytes(output, line->fd, line->data, line->size))
+    if (!write_lost(output, line->fd) || !output_write(output, line->fd, line->data, line->size))
         output->lost[line->fd]++;
 }
 

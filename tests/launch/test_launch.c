@@ -639,26 +639,6 @@ static void a_closed_terminal_stops_the_program(void **state)
     assert_file_contains(scene, "run/events", "base/0 stops");
 }
 
-/* As who started it may have made it; waiting for room in it is no failure. */
-static void a_full_pipe_that_does_not_wait_does_not_stop_the_program(void **state)
-{
-    struct scene *scene = *state;
-    char *path = scene_path(scene, "pipe");
-    assert_int_equal(mkfifo(path, 0600), 0);
-    int fd = open(path, O_RDWR | O_NONBLOCK); /* which the program has, too */
-    assert_true(fd >= 0);
-    while (write(fd, path, 1) == 1)
-        continue;
-    assert_int_equal(errno, EAGAIN);
-    char *command =
-        xasprintf("exec %s --run-dir=run --max-seconds=1 -- wait >&%d", LAUNCH_PROGRAM, fd);
-    const char *argv[] = {"/bin/bash", "-c", command, NULL};
-    assert_int_equal(scene_run(scene, argv), 0);
-    free(command);
-    free(path);
-    close(fd);
-}
-
 static void a_terminal_that_takes_nothing_does_not_hold_the_nodes(void **state)
 {
     struct scene *scene = *state;
@@ -810,7 +790,6 @@ int main(void)
         TEST(the_terminal_has_warnings_of_nodes_or_what_it_is_told_to_have),
         TEST(long_lines_arrive_whole),
         TEST(a_closed_terminal_stops_the_program),
-        TEST(a_full_pipe_that_does_not_wait_does_not_stop_the_program),
         TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
         TEST(the_directory_of_a_running_run_is_nobody_elses),
         TEST(who_holds_a_run_directory_is_named),

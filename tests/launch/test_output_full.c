@@ -1,4 +1,4 @@
-/* A program whose output goes to a file on a disk that has no room. */
+/* A program whose output goes to a file on a disk, or to a pipe, that has no room. */
 #include "launch_tools.h"
 
 #include "tests/core/private_mounts.h"
@@ -29,10 +29,32 @@ static void a_full_disk_under_the_output_does_not_stop_the_program(void **state)
     free(disk);
 }
 
+/* As who started it may have made it; waiting for room in it is no failure. */
+static void a_full_pipe_that_does_not_wait_does_not_stop_the_program(void **state)
+{
+    struct scene *scene = *state;
+    char *path = scene_path(scene, "pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDWR | O_NONBLOCK); /* which the program has, too */
+    assert_true(fd >= 0);
+    while (write(fd, path, 1) == 1)
+        continue;
+    assert_int_equal(errno, EAGAIN);
+    char *command =
+        xasprintf("exec %s --run-dir=run --max-seconds=1 -- wait >&%d", LAUNCH_PROGRAM, fd);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(command);
+    free(path);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_disk_under_the_output_does_not_stop_the_program,
+                                        scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(a_full_pipe_that_does_not_wait_does_not_stop_the_program,
                                         scene_setup, scene_teardown),
     };
     return cmocka_run_group_tests(tests, private_mounts, NULL);

@@ -156,11 +156,12 @@ static trp_status log_twice(trp_context *context)
     return TRP_OK;
 }
 
-/* Until `line` is among the events; a node that is stopped before it began has nothing to tell. */
-static trp_status await_event(trp_context *context, const char *line)
+/* Until `line` is in a file of the run directory; a node that is stopped before it began has
+ * nothing to tell. */
+static trp_status await_line(trp_context *context, const char *file, const char *line)
 {
-    char path[4096], text[4096];
-    snprintf(path, sizeof path, "%s/events", trp_context_run_dir(context));
+    char path[4096], text[1 << 16];
+    snprintf(path, sizeof path, "%s/%s", trp_context_run_dir(context), file);
     do {
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text);
@@ -170,6 +171,11 @@ static trp_status await_event(trp_context *context, const char *line)
             break;
     } while (!trp_stop_wait(trp_context_stop(context), 5));
     return TRP_OK;
+}
+
+static trp_status await_event(trp_context *context, const char *line)
+{
+    return await_line(context, "events", line);
 }
 
 /* The launcher was told that the node failed, and has to kill it. */
@@ -212,6 +218,7 @@ static trp_status second_user(trp_context *context)
 {
     if (is("lingers")) {
         TRP_TRY(await_event(context, "user/0 lingers"));
+        TRP_TRY(await_line(context, "../err", "user/0 failed: the first dog ate it"));
         return trp_fail(TRP_DATA_LOSS, "the second dog ate it");
     }
     fputs("a last word\n", stderr);

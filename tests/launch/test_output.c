@@ -1,4 +1,4 @@
-/* A program whose output goes to a file on a disk, or to a pipe, that has no room. */
+/* A program whose output goes to who does not read it, or to a disk that has no room. */
 #include "launch_tools.h"
 
 #include "tests/core/private_mounts.h"
@@ -49,13 +49,41 @@ static void a_full_pipe_that_does_not_wait_does_not_stop_the_program(void **stat
     close(fd);
 }
 
+static void a_closed_terminal_stops_the_program(void **state)
+{
+    struct scene *scene = *state;
+    char *command =
+        xasprintf("%s --run-dir=run -- wait | until [ \"$(grep -sc ' runs' run/events)\" "
+                  "= 3 ]; do sleep 0.02; done; echo ${PIPESTATUS[0]}",
+                  LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(command);
+    assert_last_line(scene, "out", "141");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void a_terminal_that_takes_nothing_does_not_hold_the_nodes(void **state)
+{
+    struct scene *scene = *state;
+    /* Two megabytes for a pipe of 64 KiB that nobody reads: the node ends all the same. */
+    char *command =
+        xasprintf("mkfifo pipe; exec 3<>pipe; %s --run-dir=run -- long_lines >&3", LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(command);
+    assert_file_contains(scene, "run/logs/user-0.log", "unfinished\n");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_full_disk_under_the_output_does_not_stop_the_program,
-                                        scene_setup, scene_teardown),
-        cmocka_unit_test_setup_teardown(a_full_pipe_that_does_not_wait_does_not_stop_the_program,
-                                        scene_setup, scene_teardown),
+        TEST(a_full_disk_under_the_output_does_not_stop_the_program),
+        TEST(a_full_pipe_that_does_not_wait_does_not_stop_the_program),
+        TEST(a_closed_terminal_stops_the_program),
+        TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
     };
     return cmocka_run_group_tests(tests, private_mounts, NULL);
 }

@@ -561,13 +561,14 @@ static void nodes_do_not_outlive_a_killed_launcher(void **state)
         scene_empty(scene);
         start_scenario(scene, scenarios[i], "--grace=1000");
         await_three_running(scene);
-        pid_t base = pid_of_event(scene, "base/0 runs");
-        pid_t user = pid_of_event(scene, "user/0 runs");
+        pid_t nodes[] = {pid_of_event(scene, "base/0 runs"), pid_of_event(scene, "user/0 runs"),
+                         pid_of_event(scene, "user/1 runs")};
         kill(scene->pid, SIGKILL);
         assert_int_equal(scene_wait(scene), 1000 + SIGKILL);
         struct deadline deadline = deadline_in_ms(&clock_monotonic, 2000);
-        while (process_lives(base) || process_lives(user))
-            look_again_soon(deadline, "the nodes' end");
+        for (size_t node = 0; node < 3; node++)
+            while (process_lives(nodes[node]))
+                look_again_soon(deadline, "the nodes' end");
     }
 }
 

@@ -8,7 +8,6 @@
 #include "team.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -244,7 +243,7 @@ static void keep_apart(struct team *team)
     cpu_set_t others = team->cores;
     CPU_CLR((size_t)core, &others);
     for (uint32_t i = 0; i + 1 < team->threads; i++)
-        (void)pthread_setaffinity_np(team->workers[i].handle, sizeof others, &others);
+        thread_keep_to(&team->workers[i], &others);
     team->apart_from = core;
 }
 
@@ -252,10 +251,10 @@ static void run_together(struct team *team, void (*work)(void *arg, uint32_t ind
 {
     team->work = work;
     team->arg = arg;
+    keep_apart(team);
     atomic_store(&team->pending, team->threads);
     atomic_store_explicit(&team->rests, false, memory_order_relaxed);
     atomic_store(&team->next, 1);
-    keep_apart(team);
     wake_sleepers(team);
     uint32_t part = 0;
     do

@@ -9,7 +9,10 @@
 
 struct team;
 
-/* The team of `threads` >= 1, the calling one among them, that all share which join it on the
+/* Workers run on the cores that the founder may run on when the team is made, but for the one that
+ * the caller of a job is on, where there is one for each thread.
+ *
+ * The team of `threads` >= 1, the calling one among them, that all share which join it on the
  * calling thread, as the plans of a learner: it runs them one after another, and each with workers
  * of its own would find its cores taken by those that wait for the other's next job. Starts the
  * others for the first. */

@@ -136,6 +136,11 @@ trp_status thread_start(struct thread *thread, const char *name, void (*run)(voi
     return TRP_OK;
 }
 
+void thread_keep_to(const struct thread *thread, const cpu_set_t *cores)
+{
+    (void)pthread_setaffinity_np(thread->handle, sizeof *cores, cores);
+}
+
 static size_t stack_bytes(void)
 {
     pthread_attr_t attributes;

@@ -8,6 +8,7 @@
 #define TRP_CORE_THREAD_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -67,6 +68,9 @@ TRP_MUST_USE trp_status threads_fit(uint32_t count);
 
 /* Joins; a thread that was never started is fine. */
 void thread_stop(struct thread *thread);
+
+/* It runs on these cores only, or where it did if none of them is to be had. */
+void thread_keep_to(const struct thread *thread, const cpu_set_t *cores);
 
 /* Instead: nobody joins it, its resources go with it. */
 void thread_detach(struct thread *thread);

@@ -259,6 +259,10 @@ trp_status devices_find(const struct node_group *group, uint32_t index, bool sha
     if (!shared || !gpu_list_of(group, &list))
         return trp_device_find(out, name);
     deal_gpus(group, index, &list, &first, &end);
+    if (number_in_node(group) >= end - first)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s '%s': its device is %s of %u GPU%s",
+                        node_kind_word(group->kind), group->name, name, end - first,
+                        plural(end - first));
     char gpu[24];
     snprintf(gpu, sizeof gpu, "cuda:%" PRIu32, list.gpus[first + number_in_node(group)]);
     trp_status status = trp_device_find(out, gpu);

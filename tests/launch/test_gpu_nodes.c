@@ -121,6 +121,28 @@ static void learners_that_are_threads_sum_up_on_their_gpu(void **state)
     }
 }
 
+/* Its options are its own business, so that nobody looks before it asks. */
+static void a_node_of_ones_own_has_no_gpu_beside_its_list(void **state)
+{
+    static const char *const wrong[] = {"--set=own.device=cuda:2", "--set=own.device=cuda:5000"};
+    struct scene *scene = *state;
+    set_host("4", NULL, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        scene_empty(scene);
+        const char *argv[] = {GPU_PROGRAM,
+                              "--run-dir=run",
+                              "--launch=threads",
+                              i < 2 ? wrong[i] : "--set=own.device=cuda:1",
+                              "--set=own.gpus=2-3",
+                              "--",
+                              "own",
+                              NULL};
+        assert_int_equal(scene_run(scene, argv), i < 2);
+        if (i < 2)
+            assert_file_contains(scene, "err", " of 2 GPUs");
+    }
+}
+
 static void more_gpus_than_there_are_is_said_before_anything_starts(void **state)
 {
     struct scene *scene = *state;
@@ -345,6 +367,7 @@ int main(void)
         SCENE(gpus_are_counted_as_the_launcher_sees_them),
         SCENE(threads_compute_on_the_gpus_that_are_theirs),
         SCENE(learners_that_are_threads_sum_up_on_their_gpu),
+        SCENE(a_node_of_ones_own_has_no_gpu_beside_its_list),
         SCENE(more_gpus_than_there_are_is_said_before_anything_starts),
         SCENE(a_gpu_that_is_not_there_is_said_once_before_anything_starts),
         SCENE(gpus_of_nodes_that_compute_on_none_are_told_of),

@@ -126,7 +126,7 @@ void output_destroy(struct output *output, int64_t timeout_ms)
         in_time = cond_wait(&output->changed, &output->mutex, deadline);
     bool finished = output->finished;
     mutex_unlock(&output->mutex);
-    /* A terminal that takes nothing keeps the thread in write(2): the process ends with it. */
+    /* A terminal that takes nothing keeps the thread until the process ends. */
     if (!finished)
         return;
     thread_stop(&output->thread);

@@ -29,6 +29,34 @@ static void a_full_disk_under_the_output_does_not_stop_the_program(void **state)
     free(disk);
 }
 
+/* What a node says comes after its log had no room, and when there is some again. */
+static void a_log_goes_on_when_its_disk_has_room_again(void **state)
+{
+    struct scene *scene = *state;
+    char *run = scene_path(scene, "run"), *logs = scene_path(scene, "run/logs");
+    assert_int_equal(mkdir(run, 0700), 0);
+    assert_int_equal(mkdir(logs, 0700), 0);
+    mount_memory(logs, 0, "size=64k");
+    char *command = xasprintf("head -c 64K /dev/zero >run/logs/rest; exec %s --run-dir=run "
+                              "--log-level=debug -- wait",
+                              LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    scene_start(scene, argv);
+    scene_await(scene, "err", "user/1: lines of its log are lost: ");
+    scene_await(scene, "run/events", "base/0 runs");
+    char *rest = scene_path(scene, "run/logs/rest");
+    assert_int_equal(unlink(rest), 0);
+    assert_int_equal(kill(scene->pid, SIGTERM), 0);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    assert_file_contains(scene, "run/logs/user-1.log", "\n[lines of this log are lost]\n20");
+    assert_int_equal(count_in(scene, "err", "user/1: lines of its log are lost"), 1);
+    umount2(logs, MNT_DETACH);
+    free(rest);
+    free(command);
+    free(logs);
+    free(run);
+}
+
 /* As who started it may have made it; waiting for room in it is no failure. */
 static void a_full_pipe_that_does_not_wait_does_not_stop_the_program(void **state)
 {
@@ -81,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_full_disk_under_the_output_does_not_stop_the_program),
+        TEST(a_log_goes_on_when_its_disk_has_room_again),
         TEST(a_full_pipe_that_does_not_wait_does_not_stop_the_program),
         TEST(a_closed_terminal_stops_the_program),
         TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),

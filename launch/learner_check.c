@@ -122,11 +122,27 @@ static trp_status check_waits(const trp_program *program, const struct node_grou
                     options->publish_every);
 }
 
+/* ---- what it learns from --------------------------------------------------------------------- */
+
+static trp_status check_normalized(const struct node_group *group)
+{
+    char *normalizes = agent_option(&group->agent, "normalize_states");
+    bool lacks = normalizes && strcmp(normalizes, "true") == 0 && !group->options.learner.dataset;
+    free(normalizes);
+    if (!lacks)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "learner '%s': agent.normalize_states takes means and deviations of a dataset, "
+                    "and it has no .dataset",
+                    group->name);
+}
+
 trp_status learner_check(const trp_program *program, const struct node_group *group)
 {
     if (group->kind != NODE_LEARNER || !group->agent.impl)
         return TRP_OK;
     TRP_TRY(check_servers_fit(program, group));
+    TRP_TRY(check_normalized(group));
     return check_waits(program, group);
 }
 

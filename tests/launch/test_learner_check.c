@@ -5,9 +5,11 @@
 #include <troupe/impala.h>
 #include <troupe/learner.h>
 #include <troupe/ppo.h>
+#include <troupe/td3.h>
 #include "core/option_table.h"
 
 struct wish {
+    const char *env; /* NULL: CartPole-v1 */
     trp_agent agent;
     trp_learner_options learning;
     trp_actor_options acting;
@@ -30,7 +32,7 @@ static void check_wish(const struct wish *wish, const char *words)
             &(trp_parameter_server_options){.rule = wish->rule, .idle_hosts = wish->idle_hosts});
     learning.agent = acting.agent = &wish->agent;
     learning.replay = acting.replay = replay;
-    acting.env = "CartPole-v1";
+    acting.env = wish->env ? wish->env : "CartPole-v1";
     acting.params = trp_add_learner(program, "learner", &learning);
     trp_add_actors(program, "actor", wish->actors ? wish->actors : 1, &acting);
     trp_status status = program_check(program);
@@ -47,6 +49,16 @@ static void check_wish(const struct wish *wish, const char *words)
 static trp_agent dqn_with(trp_optimizer_kind optimizer)
 {
     return trp_dqn(&(trp_dqn_options){.optimizer = optimizer});
+}
+
+static void who_normalises_by_a_dataset_has_one(void **state)
+{
+    (void)state;
+    const trp_td3_options options = {.normalize_states = true};
+    check_wish(&(struct wish){.env = "Pendulum-v1", .agent = trp_td3(&options)},
+               "learner 'learner': agent.normalize_states takes means and deviations of a dataset, "
+               "and it has no .dataset");
+    check_wish(&(struct wish){.env = "Pendulum-v1", .agent = trp_td3(NULL)}, NULL);
 }
 
 static void an_optimizer_of_whole_tensors_has_no_ranges(void **state)
@@ -316,6 +328,7 @@ static void what_a_server_is_set_by_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_normalises_by_a_dataset_has_one),
         cmocka_unit_test(an_optimizer_of_whole_tensors_has_no_ranges),
         cmocka_unit_test(a_rule_that_takes_steps_back_is_for_plain_sgd),
         cmocka_unit_test(modes_that_share_by_steps_have_optimizers_for_it),

@@ -170,10 +170,23 @@ static inline double value_of(const struct scene *scene, const char *node, const
     return value;
 }
 
+/* All of it: what cmocka prints is cut off. */
 static inline void assert_contains(const char *text, const char *part)
 {
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in:\n%s", part, text);
+    if (strstr(text, part))
+        return;
+    fprintf(stderr, "%s\n", text);
+    fail_msg("'%s' is not in what is above", part);
+}
+
+static inline void assert_file_lacks(const struct scene *scene, const char *name, const char *part)
+{
+    char *text = scene_read(scene, name);
+    if (strstr(text, part)) {
+        fprintf(stderr, "%s\n", text);
+        fail_msg("'%s' is in what is above", part);
+    }
+    free(text);
 }
 
 static inline void assert_file_contains(const struct scene *scene, const char *name,

@@ -54,16 +54,9 @@ int cli_failed(const char *name, trp_status status)
 
 /* ---- values ------------------------------------------------------------------------------ */
 
-bool cli_parse_number(const char *text, double *value)
-{
-    char *end;
-    *value = strtod(text, &end);
-    return end != text && !*end && isfinite(*value) && !text[strspn(text, "0123456789.eE+-")];
-}
-
 static bool parse_seconds(const char *text, double *value)
 {
-    return cli_parse_number(text, value) && *value >= 0 && *value <= CLI_SECONDS_MAX;
+    return flags_decimal(text, value) && *value >= 0 && *value <= CLI_SECONDS_MAX;
 }
 
 bool cli_parse_bytes(const char *text, uint64_t *value)
@@ -148,7 +141,7 @@ static int set_value(const char *name, const struct cli_option *option, const ch
         ok = flags_u64(text, option->min, option->max, at);
         break;
     case CLI_NUMBER:
-        ok = cli_parse_number(text, at);
+        ok = flags_decimal(text, at);
         break;
     case CLI_SECONDS:
         ok = parse_seconds(text, at);
@@ -157,7 +150,7 @@ static int set_value(const char *name, const struct cli_option *option, const ch
         ok = parse_seconds(text, at) && *(double *)at > 0;
         break;
     case CLI_TIMEOUT:
-        ok = parse_seconds(text, at) || (cli_parse_number(text, at) && *(double *)at == -1);
+        ok = parse_seconds(text, at) || (flags_decimal(text, at) && *(double *)at == -1);
         break;
     case CLI_BYTES:
         ok = cli_parse_bytes(text, at) && *(uint64_t *)at >= option->min;

@@ -85,9 +85,7 @@ int cli_wrong(const char *name, const char *format, ...) TRP_PRINTF(2, 3);
 /* Prints "NAME: " and the last error; the exit status for `status`, which is not TRP_OK. */
 int cli_failed(const char *name, trp_status status);
 
-/* A decimal number or a size as options take it; false: it is none, or beyond a double. Whole
- * numbers: flags_u64(). */
-bool cli_parse_number(const char *text, double *value);
+/* A size as options take it; numbers: core/flags.h. */
 bool cli_parse_bytes(const char *text, uint64_t *value);
 
 int64_t seconds_ms(double seconds); /* of a CLI_TIMEOUT, for calls that take -1, too */

@@ -132,8 +132,7 @@ static trp_status keys_check(const struct work *work, const uint64_t *keys, size
 static bool parse_priority(const char *text, double *priority)
 {
     *priority = *text == '-' ? -INFINITY : INFINITY;
-    return strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0 ||
-           cli_parse_number(text, priority);
+    return strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0 || flags_decimal(text, priority);
 }
 
 /* "KEY=PRIORITY". */
@@ -231,7 +230,7 @@ static trp_status delete_matching(struct work *work, int64_t *deleted)
     Troupe__ReplayFilter filter;
     struct progress_line progress;
     size_t count;
-    int64_t matches;
+    int64_t matches = 0;
     *deleted = 0;
     TRP_TRY(filter_init(&filter, &work->args->filter));
     trp_status status = matching_keys(work, &filter, keys, &count, &matches);

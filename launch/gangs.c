@@ -84,6 +84,8 @@ static trp_status recall_number(const struct run *run, const char *name, uint64_
     if (!file && errno != ENOENT)
         status = trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", path,
                           file_errno_words(errno));
+    if (file && ferror(file))
+        status = trp_fail(TRP_UNAVAILABLE, "%s: it cannot be read", path);
     if (file)
         fclose(file);
     if (fields != EOF || *number > INT64_MAX) /* "-1" is read as a number, too */

@@ -9,7 +9,10 @@
 static bool metric_name_is_good(const char *name)
 {
     size_t length = strlen(name);
-    return length > 0 && length < METRIC_NAME_BYTES_MAX && !strpbrk(name, " \t\r\n,\"");
+    bool is_word = !strpbrk(name, " ,\"");
+    for (const char *at = name; *at && is_word; at++)
+        is_word = (unsigned char)*at > 0x1f && *at != 0x7f;
+    return is_word && length > 0 && length < METRIC_NAME_BYTES_MAX;
 }
 
 struct metric *metrics_get(struct metrics *metrics, const char *name)

@@ -125,10 +125,7 @@ static error_t parse_u64(const struct argp_state *state, const char *flag, const
 static error_t option_number(const struct argp_state *state, const char *flag, const char *text,
                              double min, double *value)
 {
-    char *end;
-    *value = strtod(text, &end);
-    bool too_long = min == 0 && *value > LAUNCH_SECONDS_MAX;
-    if (end == text || *end || !isfinite(*value) || *value < min || too_long)
+    if (!flags_decimal(text, value) || *value < min || (min == 0 && *value > LAUNCH_SECONDS_MAX))
         return usage_wrong(state, "--%s=%s: not a number%s", flag, text,
                            min == 0 ? " of seconds" : "");
     return 0;
@@ -365,8 +362,7 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
     return error == ARGP_ERR_UNKNOWN ? parse_command_option(key, text, state) : error;
 }
 
-/* By `troupe launch`, which makes argv[0] a command. */
-static bool launched(const struct launch_options *options)
+bool launch_options_by_tool(const struct launch_options *options)
 {
     size_t length = strlen(options->program);
     return strstr(options->program, " launch ") &&
@@ -385,7 +381,7 @@ static void print_refused(const struct launch_options *options, int end, char **
             names[count++] = argp_options[i].name;
     bool letters = at < end && argv[at][0] == '-' && argv[at][1] != '-' && strlen(argv[at]) > 2;
     char *words = flags_refusal(argv[letters ? at : at - 1], names);
-    const char *slash = launched(options) ? NULL : strrchr(options->program, '/');
+    const char *slash = launch_options_by_tool(options) ? NULL : strrchr(options->program, '/');
     print_text(stderr, "%s: %s\n", slash ? slash + 1 : argv[0], words);
     free(words);
 }
@@ -417,7 +413,7 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
                                      .args_doc = "[graph|eval] [-- ARGS]",
                                      .doc = doc};
     static char launched_as[] = "troupe launch FILE.c --";
-    if (launched(options))
+    if (launch_options_by_tool(options))
         argv[0] = launched_as; /* argp would take what follows the last slash of a command */
     error_t error = argp_parse(&argp, end, argv, ARGP_NO_ERRS | ARGP_NO_HELP, NULL, options);
     if (error == EINVAL)
@@ -446,7 +442,8 @@ void launch_options_cleanup(struct launch_options *options)
 
 char *launch_options_program(const struct launch_options *options)
 {
-    return launched(options) ? xstrdup(options->program) : shell_word(options->program);
+    return launch_options_by_tool(options) ? xstrdup(options->program)
+                                           : shell_word(options->program);
 }
 
 char *launch_options_arguments(const struct launch_options *options)

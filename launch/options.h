@@ -68,6 +68,9 @@ void flags_append(char **flags, const char *name, const char *value);
 /* " -- ARGS" for `build`, as a shell takes them, or "". Caller frees. */
 char *launch_options_arguments(const struct launch_options *options);
 
+/* By `troupe launch`, which makes argv[0] a command. */
+bool launch_options_by_tool(const struct launch_options *options);
+
 /* How a shell starts the program: argv[0], quoted where that is needed. What `troupe launch`
  * started has a whole command there. Caller frees. */
 char *launch_options_program(const struct launch_options *options);

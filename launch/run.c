@@ -93,7 +93,8 @@ static void write_addresses(struct run *run)
  * installed one. Caller frees. */
 static char *tool_path(const struct run *run)
 {
-    const char *program = run->options->program, *launch = strstr(program, " launch ");
+    const char *program = run->options->program;
+    const char *launch = launch_options_by_tool(run->options) ? strstr(program, " launch ") : NULL;
     if (launch)
         return xasprintf("%.*s", (int)(launch - program), program);
     const char *slash = strrchr(program, '/');

@@ -86,9 +86,11 @@ static void refuse_exit(int status, void *arg)
 
 static trp_status threads_start(struct run *run)
 {
+    static atomic_bool is_registered; /* by the first run of the process */
     struct threads *threads = xcalloc(1, sizeof *threads);
     run->state = threads;
-    on_exit(refuse_exit, NULL);
+    if (!atomic_exchange(&is_registered, true))
+        on_exit(refuse_exit, NULL);
     atomic_store(&exit_ends, run);
     TRP_TRY(start_host(run, threads));
     TRP_TRY(thread_start(&threads->thread, "host", run_host, threads));

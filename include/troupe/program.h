@@ -385,7 +385,10 @@ typedef struct {
  * message that names every such node. Its thread goes on, and with it what it may use, which is
  * freed when it ends: its context and connections, the program (also after trp_program_destroy()),
  * and the run directory, where no other run can begin until then. What the options of its node
- * point to has to stay, too. */
+ * point to has to stay, too.
+ *
+ * exit() meanwhile, of any thread, ends the process at once, with status 1: handlers of atexit()
+ * from before are not called. */
 TRP_API TRP_MUST_USE trp_status trp_run(trp_program *program, const trp_run_options *options,
                                         trp_run_result *result);
 

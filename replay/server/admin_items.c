@@ -18,24 +18,6 @@
 #include "limits.h"
 #include "replay/model/trajectory.h"
 
-/* ---- the filter -------------------------------------------------------------------------- */
-
-static bool filter_passes(const Troupe__ReplayFilter *filter, const struct item *item,
-                          int64_t now_ns)
-{
-    if (!filter)
-        return true;
-    double age = (double)(now_ns - item->inserted_at_ns) * 1e-9;
-    return !(filter->has_min_priority && item->priority < filter->min_priority) &&
-           !(filter->has_max_priority && item->priority > filter->max_priority) &&
-           !(filter->has_min_times_sampled && item->times_sampled < filter->min_times_sampled) &&
-           !(filter->has_max_times_sampled && item->times_sampled > filter->max_times_sampled) &&
-           age >= filter->min_age_seconds &&
-           !(filter->max_age_seconds > 0 && age > filter->max_age_seconds) &&
-           item->policy_version >= filter->min_policy_version &&
-           !(filter->max_policy_version > 0 && item->policy_version > filter->max_policy_version);
-}
-
 /* ---- walking ----------------------------------------------------------------------------- */
 
 /* An item that was seen; the order is ascending rank, then sequence. */
@@ -55,6 +37,7 @@ struct items_walk {
     size_t key_count;
     size_t damaged; /* of the keys that were looked at, and are the first now */
     int64_t now_ns;
+    uint64_t found_end; /* of items before it not all samples are known */
 
     size_t next; /* slot or key */
     bool done;
@@ -126,9 +109,27 @@ static double item_rank(const struct items_order *order, const struct item *item
     return order->descending ? -ranks[order->rank] : ranks[order->rank];
 }
 
+/* Of an item of a life before, the samples of this one are known: it had so many or more. */
+static bool filter_passes(const struct items_walk *walk, const struct item *item)
+{
+    const Troupe__ReplayFilter *filter = walk->filter;
+    if (!filter)
+        return true;
+    double age = (double)(walk->now_ns - item->inserted_at_ns) * 1e-9;
+    return !(filter->has_min_priority && item->priority < filter->min_priority) &&
+           !(filter->has_max_priority && item->priority > filter->max_priority) &&
+           !(filter->has_min_times_sampled && item->times_sampled < filter->min_times_sampled) &&
+           !(filter->has_max_times_sampled &&
+             (item->times_sampled > filter->max_times_sampled || item->seq < walk->found_end)) &&
+           age >= filter->min_age_seconds &&
+           !(filter->max_age_seconds > 0 && age > filter->max_age_seconds) &&
+           item->policy_version >= filter->min_policy_version &&
+           !(filter->max_policy_version > 0 && item->policy_version > filter->max_policy_version);
+}
+
 static void walk_item(struct items_walk *walk, const struct item *item)
 {
-    if (!item || item->seq <= walk->after || !filter_passes(walk->filter, item, walk->now_ns))
+    if (!item || item->seq <= walk->after || !filter_passes(walk, item))
         return;
     walk->min_priority = fmin(walk->min_priority, item->priority);
     walk->max_priority = fmax(walk->max_priority, item->priority);
@@ -145,6 +146,7 @@ static trp_status walk_slice(void *arg, struct engine *engine)
         TRP_TRY(engine_index_finish(engine));
     if (walk->order == TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER)
         walk->order = sampler_orders[table->facts->options->sampler.kind];
+    walk->found_end = table->facts->options->max_times_sampled > 0 ? 0 : table->found_end;
     size_t end = walk->keys ? walk->key_count : engine_table_slots(table);
     size_t stop = end - walk->next > REPLAY_SLICE_SLOTS ? walk->next + REPLAY_SLICE_SLOTS : end;
     for (; walk->next < stop; walk->next++) {

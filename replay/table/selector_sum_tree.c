@@ -50,12 +50,6 @@ static double node_sum(const double *children)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Entries of a level, whole nodes. */
-static uint32_t level_size(uint32_t below)
-{
-    return (below / FAN_OUT + FAN_OUT - 1) / FAN_OUT * FAN_OUT;
-}
-
 /* The first whole node in a level's memory. */
 static double *level_start(void *memory)
 {
@@ -80,8 +74,8 @@ static void sum_tree_grow(struct sum_tree *tree, uint32_t slot)
     uint32_t sizes[LEVELS_MAX] = {slots_capacity(slot)};
     uint32_t level_count = 1;
     while (sizes[level_count - 1] > FAN_OUT) {
-        sizes[level_count] = level_size(sizes[level_count - 1]);
-        level_count++;
+        uint32_t below = sizes[level_count - 1] / FAN_OUT;
+        sizes[level_count++] = (below + FAN_OUT - 1) / FAN_OUT * FAN_OUT; /* whole nodes */
     }
     for (uint32_t level = 0; level < level_count; level++) {
         void *memory = xcalloc(sizes[level] + FAN_OUT, sizeof(double)); /* pages not touched yet */

@@ -65,7 +65,7 @@ static void look_at_items(struct desk *desk, const char *target)
         {"--sort newest -n 1", "5 ", 0},
         {"--min-priority=4", "5 4 ", 0},
         {"--max-priority=2.5 --sort=highest", "2 1 ", 0},
-        {"--max-sampled=0 --key=3 --key=1 --sort=oldest", "1 3 ", 0},
+        {"--min-sampled=0 --key=3 --key=1 --sort=oldest", "1 3 ", 0},
         {"--min-age=0 --max-age=1000 -n1", "5 ", 0},
         {"--min-sampled=1", "", 3},
         {"--min-version=5", "5 ", 0},

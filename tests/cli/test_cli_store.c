@@ -63,6 +63,23 @@ static void no_checkpoint_is_nothing_found(void **state)
     assert_one_error(desk, ". is no replay store\n");
 }
 
+/* A store does not keep how often its items were sampled, where no table has a limit on that. */
+static void items_whose_samples_are_not_known_are_not_among_those_of_few(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay items %s t --sort=oldest --max-sampled=0 -o json",
+                  desk->address);
+    assert_keys(desk, "1 2 3 4 5 ");
+    desk_stop(desk);
+    assert_troupe(desk, 3, "replay delete store t --max-sampled=100 --yes");
+    assert_one_error(desk, "no item of table t matches");
+    assert_troupe(desk, 0, "replay items store t --sort=oldest --min-sampled=0 -o json");
+    assert_keys(desk, "1 2 3 4 5 ");
+}
+
 /* As that of another user's run. A link to itself cannot be looked at by root either. */
 static void a_store_that_cannot_be_looked_at_is_not_taken_for_none(void **state)
 {
@@ -666,6 +683,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(checkpoints_are_made_live_and_stopped),
         TEST(no_checkpoint_is_nothing_found),
+        TEST(items_whose_samples_are_not_known_are_not_among_those_of_few),
         TEST(a_store_that_cannot_be_looked_at_is_not_taken_for_none),
         TEST(a_checkpoint_is_restored),
         TEST(latest_is_looked_for_where_the_server_puts_them),

@@ -220,7 +220,7 @@ static trp_status call_once(const struct server_link *link, const char *method,
                     &(trp_call_options){.timeout_ms = time_left_ms(deadline), .room = room});
 }
 
-/* A server that is started again answers before long. */
+/* A server that is started again answers before long; one whose disk is full may have room then. */
 static trp_status call_server(const struct server_link *link, const char *method,
                               const ProtobufCMessage *request, trp_reply_room *room,
                               ProtobufCMessage **reply)
@@ -233,7 +233,8 @@ static trp_status call_server(const struct server_link *link, const char *method
             trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32, name, link->server);
         if (status == TRP_OK)
             return TRP_OK;
-        if (!status_is_transient(status) || deadline_passed(give_up, &clock_monotonic))
+        bool lasts = !status_is_transient(status) && status != TRP_RESOURCE_EXHAUSTED;
+        if (lasts || deadline_passed(give_up, &clock_monotonic))
             return trp_fail(status, "%s of '%s' at %s/%" PRIu32 "%s: %s", method,
                             link->vector->spec->name, name, link->server,
                             status_is_transient(status) ? ", which did not answer in time" : "",
@@ -409,7 +410,8 @@ static trp_status note_known(struct server_link *link, int list, bool known)
                     link->vector->spec->name, SERVER_STRANGE_MAX);
 }
 
-/* A push that was taken before its answer was lost is answered as one that came again. */
+/* A push that was taken before its answer was lost is answered as one that came again, also by a
+ * server that has begun again meanwhile: it keeps its number. */
 static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRequest *request,
                                   int list, bool *again)
 {
@@ -417,7 +419,6 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
     ProtobufCMessage *message;
     put_range_keys(link, list, bounds, &request->keys, &request->n_ranges);
     request->ranges = bounds;
-    request->sequence = link->clock;
     TRP_TRY(call_server(link, "Push", &request->base, NULL, &message));
     Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)message;
     bool joins = reply->unknown_worker;
@@ -425,6 +426,8 @@ static trp_status push_range_once(struct server_link *link, Troupe__ServerPushRe
     *again = !link->known[list];
     if (!*again) {
         *again = reply->answer == SHARD_AHEAD || reply->answer == SHARD_EARLY;
+        if (reply->answer == SHARD_AHEAD)
+            request->sequence = reply->clock;
         link->clock = reply->clock;
         link->may_read = reply->may_read;
         note_silent(link, request, reply);
@@ -476,6 +479,7 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
                                     compress_fits(grads + link->lo, link->hi - link->lo);
     request.worker = link->links->servers->worker;
     request.vector = (char *)(uintptr_t)link->vector->spec->name;
+    request.sequence = link->clock;
     request.version = link->version;
     request.scale = scale;
     request.new_steps = new_steps;

@@ -213,6 +213,7 @@ trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, u
     rule_numbers(&shard->options, rule);
     tensors[count++] = tensor_of("optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS, optimizer);
     tensors[count++] = tensor_of("rule", TRP_CHECKPOINT_U64, RULE_NUMBERS, rule);
+    tensors[count++] = tensor_of("covered", TRP_CHECKPOINT_U64, 1, &keep->bytes);
     trp_status status = trp_checkpoint_write(keep->checkpoint, tensors, count, NULL, 0);
     free(columns);
     keep->failed_at = grown;
@@ -220,6 +221,15 @@ trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, u
     keep->number++;
     close_log(keep);
     return TRP_OK;
+}
+
+/* Older files do not say it. */
+static trp_status take_covered(struct shard_keep *keep, const trp_checkpoint *checkpoint)
+{
+    keep->covered = 0;
+    trp_status status =
+        trp_checkpoint_get(checkpoint, "covered", TRP_CHECKPOINT_U64, 1, &keep->covered);
+    return status == TRP_NOT_FOUND ? TRP_OK : status;
 }
 
 static trp_status load_checkpoint(struct shard_keep *keep, struct param_shard *shard,
@@ -238,6 +248,8 @@ static trp_status load_checkpoint(struct shard_keep *keep, struct param_shard *s
             (struct shard_worker){.clock = columns[2 * i], .present = columns[2 * i + 1] != 0};
     if (status == TRP_OK)
         status = take_counters(keep, shard, counters, steps);
+    if (status == TRP_OK)
+        status = take_covered(keep, checkpoint);
     free(columns);
     if (status == TRP_FAILED_PRECONDITION) /* tensors of other sizes */
         status =
@@ -418,6 +430,15 @@ static trp_status replay_records(struct shard_keep *keep, struct param_shard *sh
     }
 }
 
+/* Where what a checkpoint has not got begins in a log; 0: nowhere. A checkpoint that was said to
+ * have failed may be there all the same: what came after it is in the log of the one before. */
+static uint64_t log_begins(const struct shard_keep *keep, const struct log_head *head)
+{
+    if (head->number == keep->number)
+        return sizeof *head;
+    return head->number + 1 == keep->number ? keep->covered : 0;
+}
+
 /* Goes on behind the last whole record. */
 static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard, uint64_t *steps)
 {
@@ -429,10 +450,10 @@ static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard,
     TRP_TRY(read_part(keep, 0, &head, sizeof head, &whole));
     if (whole && (head.magic != LOG_MAGIC || head.number > keep->number))
         return log_damaged(keep);
-    if (!whole || head.number != keep->number)
+    if (!whole || log_begins(keep, &head) == 0)
         return TRP_OK; /* of a checkpoint before: all of it is in this one */
     struct logged_record replayed = {.grads = xcalloc(shard->count + 1, sizeof(float))};
-    keep->bytes = sizeof head;
+    keep->bytes = log_begins(keep, &head);
     trp_status status = replay_records(keep, shard, &replayed, steps);
     free(replayed.ranges);
     free(replayed.grads);
@@ -445,7 +466,7 @@ static trp_status load_life(struct shard_keep *keep, struct param_shard *shard,
                             const trp_checkpoint *checkpoint, uint64_t *steps)
 {
     TRP_TRY(load_checkpoint(keep, shard, checkpoint, steps));
-    return keep->logs ? replay_log(keep, shard, steps) : TRP_OK;
+    return replay_log(keep, shard, steps); /* which that life wrote, whatever this one does */
 }
 
 /* Of other options there is no log, until this life's. */
@@ -490,6 +511,11 @@ trp_status keep_load(struct shard_keep *keep, struct param_shard *shard, uint64_
     if (!keep->checkpoint)
         return TRP_OK;
     trp_status status = trp_checkpoint_read(&checkpoint, keep->checkpoint);
+    if (status == TRP_NOT_FOUND && access(keep->log, F_OK) == 0)
+        return trp_fail(TRP_DATA_LOSS,
+                        "%s is there, and %s, which it goes on from, is not: bring it back, or "
+                        "remove the log to begin anew",
+                        keep->log, keep->checkpoint);
     if (status == TRP_NOT_FOUND)
         return TRP_OK;
     if (status == TRP_OK)

@@ -13,6 +13,7 @@ struct shard_keep {
     uint64_t bytes;         /* in the log, as whole records; 0: it has to be begun */
     bool torn;              /* there may be others behind them */
     uint64_t changes;       /* since the checkpoint */
+    uint64_t covered;       /* of the log before, what the checkpoint has */
     uint64_t failed_at;     /* bytes or changes when the last checkpoint could not be written */
 };
 

@@ -207,7 +207,8 @@ static void push_dynsgd(struct param_shard *shard, const struct shard_push *push
     for (size_t i = 0; i < push->range_count; i++) {
         const struct shard_range *range = &push->ranges[i];
         for (uint64_t k = range->lo; k < range->hi; k++) {
-            shard->gradient[k] = (push->scale * *grads++ - mean[k]) / (float)effect->pushes;
+            double difference = (double)push->scale * *grads++ - mean[k]; /* of two near FLT_MAX */
+            shard->gradient[k] = (float)(difference / (double)effect->pushes);
             mean[k] += shard->gradient[k];
         }
         shard_step_range(shard, range, shard->gradient + range->lo, 1, false);

@@ -34,6 +34,7 @@ static struct {
     int reads, writes, cuts, renames; /* the errno of these; 0: as the system does */
     int interruptions;                /* of reads, before each one that is done */
     int checkpoints;                  /* that failed */
+    bool renames_all_the_same;        /* and says that it failed */
 } disk;
 
 #pragma GCC visibility push(default)
@@ -84,6 +85,8 @@ int rename(const char *from, const char *to)
     if (!disk.renames)
         return (int)syscall(SYS_rename, from, to);
     disk.checkpoints++;
+    if (disk.renames_all_the_same)
+        assert_int_equal(syscall(SYS_rename, from, to), 0);
     errno = disk.renames;
     return -1;
 }
@@ -98,15 +101,18 @@ struct scene {
     trp_parameter_server *server;
     uint64_t clock; /* pushes that were answered */
     uint32_t learners;
+    trp_server_durability durability;
     float gradient[COUNT];
 };
 
 static void server_of(struct scene *scene)
 {
-    assert_int_equal(trp_parameter_server_create(&scene->server, "server/0",
-                                                 &(trp_parameter_server_options){
-                                                     .rule = TRP_SERVER_ASYNC, .no_share = true},
-                                                 scene->dir),
+    assert_int_equal(trp_parameter_server_create(
+                         &scene->server, "server/0",
+                         &(trp_parameter_server_options){.rule = TRP_SERVER_ASYNC,
+                                                         .no_share = true,
+                                                         .durability = scene->durability},
+                         scene->dir),
                      TRP_OK);
 }
 
@@ -132,6 +138,7 @@ static trp_status try_to_join(struct scene *scene)
     ProtobufCMessage *reply;
     TRP_TRY(call_of(scene, "Join", &request.base, &reply));
     scene->clock = ((const Troupe__ServerJoinReply *)reply)->clock;
+    assert_int_equal(((const Troupe__ServerJoinReply *)reply)->steps, scene->clock);
     protobuf_c_message_free_unpacked(reply, NULL);
     return TRP_OK;
 }
@@ -143,6 +150,7 @@ static trp_status try_to_push(struct scene *scene)
     request.vector = "params";
     request.sequence = request.version = scene->clock;
     request.scale = 1;
+    request.new_steps = 1;
     request.keys = keys_hash(bounds, 2);
     request.ranges = bounds;
     request.n_ranges = 2;
@@ -367,6 +375,48 @@ static void without_a_new_checkpoint_pushes_go_on_in_the_log(void **state)
     check_nothing_is_lost(scene);
 }
 
+static void a_checkpoint_that_is_there_though_it_failed_goes_on_from_the_log_before(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 3);
+    for (int i = 0; i < 2; i++) {
+        disk.renames = EIO;
+        disk.renames_all_the_same = true;
+        assert_int_not_equal(trp_parameter_server_save(scene->server), TRP_OK);
+        disk.renames = 0;
+        push_often(scene, 2);
+    }
+    for (int i = 0; i < 2; i++) {
+        check_nothing_is_lost(scene);
+        push_often(scene, 2);
+    }
+    assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    push_often(scene, 2);
+    check_nothing_is_lost(scene);
+}
+
+static void a_log_is_taken_by_who_writes_none(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 5);
+    scene->durability = TRP_SERVER_KEEPS_CHECKPOINTS;
+    check_nothing_is_lost(scene);
+    push_often(scene, 2);
+    assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    scene->durability = TRP_SERVER_KEEPS_LOG;
+    check_nothing_is_lost(scene);
+}
+
+static void a_log_without_its_checkpoint_is_named(void **state)
+{
+    struct scene *scene = *state;
+    char *checkpoint = xasprintf("%s/params.safetensors", scene->dir);
+    push_often(scene, 2);
+    assert_int_equal(unlink(checkpoint), 0);
+    check_is_refused(scene, TRP_DATA_LOSS, "bring it back, or remove the log");
+    free(checkpoint);
+}
+
 /* Begun anew, and gone on with. */
 static void a_log_that_is_a_link_leads_nowhere(void **state)
 {
@@ -434,6 +484,12 @@ int main(void)
                                         scene_end),
         cmocka_unit_test_setup_teardown(without_a_new_checkpoint_pushes_go_on_in_the_log,
                                         scene_begin, scene_end),
+        cmocka_unit_test_setup_teardown(
+            a_checkpoint_that_is_there_though_it_failed_goes_on_from_the_log_before, scene_begin,
+            scene_end),
+        cmocka_unit_test_setup_teardown(a_log_is_taken_by_who_writes_none, scene_begin, scene_end),
+        cmocka_unit_test_setup_teardown(a_log_without_its_checkpoint_is_named, scene_begin,
+                                        scene_end),
         cmocka_unit_test_setup_teardown(a_log_that_is_a_link_leads_nowhere, scene_begin, scene_end),
         cmocka_unit_test(an_optimizer_is_in_a_file_by_the_numbers_of_its_fields),
     };

@@ -219,6 +219,44 @@ static void a_server_goes_on_from_its_log_to_the_bit(void **state)
     }
 }
 
+/* A server that dies when a push is in its log, before the answer, and begins again. */
+static struct site *dying_site;
+
+static void push_and_die(Troupe__ParameterServer_Service *service,
+                         const Troupe__ServerPushRequest *request,
+                         Troupe__ServerPushReply_Closure closure, void *data)
+{
+    struct line *line = (struct line *)service;
+    bool dies = ++line->pushes % 4 == 0;
+    real_of(line)->push(real_of(line), request, dies ? ignore_reply : closure, data);
+    if (!dies)
+        return;
+    server_begin_again(dying_site, (size_t)(line - dying_site->lines));
+    assert_int_equal(trp_fail(TRP_UNAVAILABLE, "it is gone"), TRP_UNAVAILABLE);
+    closure(NULL, data);
+}
+
+static void a_push_that_was_kept_before_the_death_of_its_server_counts_once(void **state)
+{
+    (void)state;
+    for (int maps = 0; maps < 2; maps++) {
+        struct site site;
+        float params[COUNT], expected[COUNT];
+        site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, false);
+        dying_site = &site;
+        for (size_t i = 0; i < SERVERS; i++) {
+            site.lines[i].service.push = push_and_die;
+            line_let_map(&site.lines[i], maps);
+        }
+        learn(&(struct lesson){.optimizer = &rates[1], .site = &site, .steps = 10}, params);
+        learn_alone(&rates[1], 10, expected);
+        assert_memory_equal(params, expected, sizeof expected);
+        for (size_t i = 0; i < SERVERS; i++)
+            assert_int_equal(trp_parameter_server_read(site.lines[i].server).pushes, 10);
+        site_end(&site);
+    }
+}
+
 /* The death of a server in the middle of an append: the record was not answered. What is appended
  * behind the cut is there at the next restart. */
 static void tear_log(struct falling *falling, uint64_t step)
@@ -664,6 +702,7 @@ int main(void)
         cmocka_unit_test(the_same_keys_are_sent_once),
         cmocka_unit_test(keys_that_were_given_up_are_asked_for_again),
         cmocka_unit_test(lost_answers_make_no_gradient_count_twice),
+        cmocka_unit_test(a_push_that_was_kept_before_the_death_of_its_server_counts_once),
         cmocka_unit_test(a_server_goes_on_from_its_log_to_the_bit),
         cmocka_unit_test(a_torn_record_is_cut_off),
         cmocka_unit_test(without_a_log_no_version_is_used_twice),

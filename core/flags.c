@@ -28,7 +28,7 @@ bool flags_whole(const char *text, bool *negative, uint64_t *magnitude)
     if (digits[strspn(digits, "0123456789")] == '\0')
         return errno == 0;
     *magnitude = (uint64_t)fmin(fabs(value), 0x1p53);
-    return fabs(value) <= 0x1p53 && value == trunc(value);
+    return fabs(value) < 0x1p53 && value == trunc(value); /* above others round to it */
 }
 
 bool flags_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)

@@ -25,7 +25,8 @@ struct team {
     atomic_bool busy;
     uint32_t threads;
     struct thread *workers; /* [threads - 1] */
-    cpu_set_t cores;        /* that the founder might run on */
+    cpu_set_t cores;        /* that workers may run on, but for the caller's, */
+    cpu_set_t given;        /* and that they were told to keep to */
     int apart_from;         /* the core that workers stay off; -1: none yet */
     void (*work)(void *arg, uint32_t index);
     void *arg;
@@ -151,6 +152,7 @@ static trp_status team_create(struct team **out, uint32_t threads)
     team->apart_from = -1;
     if (sched_getaffinity(0, sizeof team->cores, &team->cores) != 0)
         CPU_ZERO(&team->cores);
+    team->given = team->cores;
     trp_status status = TRP_OK;
     for (uint32_t i = 0; i + 1 < threads && status == TRP_OK; i++)
         status = thread_start(&team->workers[i], "team", team_worker_run, team);
@@ -234,17 +236,23 @@ static void wait_for_others(struct team *team)
 
 /* A scheduler may well wake a worker on the core of who wakes it while another one has nothing to
  * do; then the two take turns. So workers stay off the caller's, where each has one. Where that
- * cannot be they run where they may. */
+ * cannot be they run where they may. Who gives the threads of a process other cores meanwhile
+ * (`taskset -ap`) has given them to workers, too. */
 static void keep_apart(struct team *team)
 {
     int core = sched_getcpu();
-    if (core < 0 || core == team->apart_from || team->threads > (uint32_t)CPU_COUNT(&team->cores))
+    cpu_set_t now;
+    if (core < 0 || core == team->apart_from || team->threads == 1)
         return;
-    cpu_set_t others = team->cores;
-    CPU_CLR((size_t)core, &others);
-    for (uint32_t i = 0; i + 1 < team->threads; i++)
-        thread_keep_to(&team->workers[i], &others);
+    if (thread_cores(&team->workers[0], &now) && !CPU_EQUAL(&now, &team->given))
+        team->cores = team->given = now;
     team->apart_from = core;
+    if (team->threads > (uint32_t)CPU_COUNT(&team->cores))
+        return;
+    team->given = team->cores;
+    CPU_CLR((size_t)core, &team->given);
+    for (uint32_t i = 0; i + 1 < team->threads; i++)
+        thread_keep_to(&team->workers[i], &team->given);
 }
 
 static void run_together(struct team *team, void (*work)(void *arg, uint32_t index), void *arg)

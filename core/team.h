@@ -9,8 +9,8 @@
 
 struct team;
 
-/* Workers run on the cores that the founder may run on when the team is made, but for the one that
- * the caller of a job is on, where there is one for each thread.
+/* Workers run on the cores that the founder may run on when the team is made, or that were given to
+ * them since, but for the one that the caller of a job is on, where there is one for each thread.
  *
  * The team of `threads` >= 1, the calling one among them, that all share which join it on the
  * calling thread, as the plans of a learner: it runs them one after another, and each with workers

@@ -141,6 +141,11 @@ void thread_keep_to(const struct thread *thread, const cpu_set_t *cores)
     (void)pthread_setaffinity_np(thread->handle, sizeof *cores, cores);
 }
 
+bool thread_cores(const struct thread *thread, cpu_set_t *cores)
+{
+    return pthread_getaffinity_np(thread->handle, sizeof *cores, cores) == 0;
+}
+
 static size_t stack_bytes(void)
 {
     pthread_attr_t attributes;

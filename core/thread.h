@@ -71,6 +71,7 @@ void thread_stop(struct thread *thread);
 
 /* It runs on these cores only, or where it did if none of them is to be had. */
 void thread_keep_to(const struct thread *thread, const cpu_set_t *cores);
+bool thread_cores(const struct thread *thread, cpu_set_t *cores); /* false: nobody knows */
 
 /* Instead: nobody joins it, its resources go with it. */
 void thread_detach(struct thread *thread);

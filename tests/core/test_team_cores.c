@@ -105,6 +105,32 @@ static void workers_stay_off_the_callers_core_wherever_it_goes(void **state)
     team_leave(team);
 }
 
+/* As `taskset -ap` does it: all threads to one core. */
+static void cores_that_workers_are_given_meanwhile_are_theirs(void **state)
+{
+    cpu_set_t cores, own;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
+    struct team *team = join();
+    struct job job;
+    int core = sched_getcpu();
+    run_job(team, &job);
+    pin_to(core);
+    run_job(team, &job); /* now the worker is apart, where there is another core */
+    CPU_ZERO(&own);
+    CPU_SET((size_t)core, &own);
+    assert_int_equal(sched_setaffinity(atomic_load(&job.thread), sizeof own, &own), 0);
+    for (int other = 0; other < CPU_SETSIZE; other++) {
+        if (!CPU_ISSET((size_t)other, &cores))
+            continue;
+        pin_to(other);
+        run_job(team, &job);
+        assert_int_equal(atomic_load(&job.core), core);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof cores, &cores), 0);
+    team_leave(team);
+}
+
 static void a_team_larger_than_the_cores_does_its_jobs_too(void **state)
 {
     cpu_set_t cores;
@@ -157,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_stay_off_the_callers_core_wherever_it_goes),
+        cmocka_unit_test(cores_that_workers_are_given_meanwhile_are_theirs),
         cmocka_unit_test(a_team_larger_than_the_cores_does_its_jobs_too),
         cmocka_unit_test(who_rests_does_not_spin_for_the_next_job),
     };

@@ -43,6 +43,18 @@ static bool eval_reads(const struct node_group *acting, const char *word)
     return false;
 }
 
+/* Of any node: the graph is one of agents and environments that fit each other. */
+static bool sets_env(const trp_program *program, const char *word)
+{
+    for (size_t i = 0; i < program->group_count; i++) {
+        const char *name = program->groups[i]->name;
+        size_t length = strlen(name);
+        if (strncmp(word, name, length) == 0 && strncmp(word + length, ".env=", 5) == 0)
+            return true;
+    }
+    return false;
+}
+
 char *eval_settings(const trp_program *program, const struct launch_options *options)
 {
     const struct node_group *acting = find_acting(program);
@@ -52,7 +64,7 @@ char *eval_settings(const trp_program *program, const struct launch_options *opt
     if (options->config)
         flags_append(&flags, "config", options->config);
     for (size_t i = 0; i < options->set_count; i++)
-        if (eval_reads(acting, options->sets[i]))
+        if (eval_reads(acting, options->sets[i]) || sets_env(program, options->sets[i]))
             flags_append(&flags, "set", options->sets[i]);
     return flags;
 }

@@ -347,6 +347,41 @@ static void printed_commands_can_be_pasted_into_a_shell(void **state)
     free(dir);
 }
 
+/* Runs the command that the run before printed for its parameters, whose end is `expected`. */
+static void try_parameters(struct scene *scene, const char *expected)
+{
+    char *text = scene_read(scene, "out"), *command = strstr(text, "  try them:       ");
+    assert_non_null(command);
+    command += strlen("  try them:       ");
+    command[strcspn(command, "\n")] = '\0';
+    char *tail = strstr(command, " --set");
+    assert_non_null(tail);
+    assert_string_equal(tail, expected);
+    const char *again[] = {"/bin/sh", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, again), 0);
+    free(text);
+}
+
+/* Or the graph would not be one: actors and learners of another environment. */
+static void the_command_that_tries_parameters_has_the_environment_of_all(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM,
+                          "--run-dir=run",
+                          "--set=learner.max_steps=20",
+                          "--set=actor.env=CartPole-v1",
+                          "--set=collector.env=CartPole-v1",
+                          "--set=evaluator.env=CartPole-v1",
+                          "--set=examiner.env=CartPole-v1",
+                          "--",
+                          "plays",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    try_parameters(scene, " --set=actor.env=CartPole-v1 --set=collector.env=CartPole-v1 "
+                          "--set=evaluator.env=CartPole-v1 --set=examiner.env=CartPole-v1 "
+                          "-- plays");
+}
+
 /* The policy is that of an agent, and none of the learner. */
 static void the_command_that_tries_parameters_sets_what_is_tried_only(void **state)
 {
@@ -362,17 +397,7 @@ static void the_command_that_tries_parameters_sets_what_is_tried_only(void **sta
                           "plays",
                           NULL};
     assert_int_equal(scene_run(scene, argv), 0);
-    char *text = scene_read(scene, "out"), *command = strstr(text, "  try them:       ");
-    assert_non_null(command);
-    command += strlen("  try them:       ");
-    command[strcspn(command, "\n")] = '\0';
-    char *tail = strstr(command, " eval ");
-    assert_non_null(tail);
-    assert_string_equal(tail, " eval --params=run/params.safetensors --set=agent.hidden=24 "
-                              "--set=evaluator.device=ref -- plays");
-    const char *again[] = {"/bin/sh", "-c", command, NULL};
-    assert_int_equal(scene_run(scene, again), 0);
-    free(text);
+    try_parameters(scene, " --set=agent.hidden=24 --set=evaluator.device=ref -- plays");
 }
 
 /* Every line of a node's log begins with a time. */
@@ -533,6 +558,7 @@ int main(void)
         TEST(nobody_leaves_a_socket_behind),
         TEST(printed_commands_can_be_pasted_into_a_shell),
         TEST(the_command_that_tries_parameters_sets_what_is_tried_only),
+        TEST(the_command_that_tries_parameters_has_the_environment_of_all),
         TEST(a_log_tells_when_its_node_began_served_and_ended),
         TEST(a_log_that_grows_is_cut_while_its_node_runs),
         TEST(groups_of_the_same_kind_draw_numbers_of_their_own),

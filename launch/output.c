@@ -73,6 +73,16 @@ static bool write_lost(struct output *output, int fd)
     return true;
 }
 
+/* At the end, where nobody would hear of it else. */
+static void write_lost_output(struct output *output)
+{
+    char text[80];
+    uint64_t lost = output->lost[STDOUT_FILENO];
+    int size = snprintf(text, sizeof text, "[%llu line%s of output lost: no space]\n",
+                        (unsigned long long)lost, plural((int64_t)lost));
+    (void)output_write(output, STDERR_FILENO, text, (size_t)size);
+}
+
 static void write_line(struct output *output, const struct line *line)
 {
     if (!write_lost(output, line->fd) || !output_write(output, line->fd, line->data, line->size))
@@ -89,7 +99,8 @@ static void write_lines(void *arg)
         atomic_fetch_sub(&output->bytes, line->size);
         free(line);
     }
-    (void)write_lost(output, STDOUT_FILENO);
+    if (!write_lost(output, STDOUT_FILENO))
+        write_lost_output(output);
     (void)write_lost(output, STDERR_FILENO);
     mutex_lock(&output->mutex);
     output->finished = true;

@@ -82,11 +82,21 @@ static bool run_goes_on(const struct run *run)
     return run->options->resume && (is_saved || !learns);
 }
 
+/* In place of a node and its metric: lives before it are none of this run's. */
+#define BEGINS_ANEW "-,begins_anew"
+
+static double row_time(void)
+{
+    return (double)(clock_wall_ns() / 1000000) / 1e3;
+}
+
 struct run_progress *run_progress_create(struct run *run)
 {
     struct run_progress *progress = xcalloc(1, sizeof *progress);
     progress->recalls = run_goes_on(run);
     progress->csv = csv_open(run);
+    if (run->options->resume && !progress->recalls && progress->csv)
+        fprintf(progress->csv, "%.3f," BEGINS_ANEW ",1,1,1\n", row_time());
     progress->last_ns = run->started_ns;
     progress->actor_steps = rate_create(run, "actor_steps", "actor steps");
     progress->learner_steps = rate_create(run, "learner_steps", "learner steps");
@@ -311,7 +321,7 @@ static bool flush_rows(struct run *run)
 static void write_rows(struct run *run)
 {
     FILE *csv = run->progress->csv;
-    double time = (double)(clock_wall_ns() / 1000000) / 1e3;
+    double time = row_time();
     for (uint32_t i = 0; i < run->program->node_count; i++) {
         struct run_node *node = &run->nodes[i];
         for (size_t k = 0; k < node->metrics.count; k++) {
@@ -352,19 +362,40 @@ static void recall_row(struct run *run, const char *row)
     }
 }
 
-static void recall_rows(struct run *run, const char *file)
+/* To the first row of the lives that count, of those that are there. True: some do not. */
+static bool skip_other_lives(FILE *csv)
+{
+    char *row = NULL;
+    size_t capacity = 0;
+    long begins = ftell(csv);
+    bool anew = false;
+    while (getline(&row, &capacity, csv) >= 0)
+        if (strstr(row, "," BEGINS_ANEW ",")) {
+            anew = true;
+            begins = ftell(csv);
+        }
+    free(row);
+    if (fseek(csv, begins, SEEK_SET) != 0)
+        rewind(csv);
+    return anew;
+}
+
+/* True: no file before it has rows that count. */
+static bool recall_rows(struct run *run, const char *file)
 {
     char *path = xasprintf("%s/%s", run->dir.path, file), *row = NULL;
     size_t capacity = 0;
     FILE *csv = own_file_stream(path, "r");
     if (csv && fseek(csv, -METRICS_RECALLED_BYTES, SEEK_END) != 0)
         rewind(csv); /* it is not so long */
+    bool anew = csv && skip_other_lives(csv);
     while (csv && getline(&row, &capacity, csv) >= 0)
         recall_row(run, row);
     if (csv)
         fclose(csv);
     free(row);
     free(path);
+    return anew;
 }
 
 /* A life may end before its nodes have reported: they have done no less than before. */
@@ -373,6 +404,6 @@ void run_progress_end(struct run *run)
     write_rows(run);
     if (!run->progress->recalls)
         return;
-    recall_rows(run, "metrics.csv.1");
-    recall_rows(run, "metrics.csv");
+    if (!recall_rows(run, "metrics.csv"))
+        (void)recall_rows(run, "metrics.csv.1");
 }

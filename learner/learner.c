@@ -142,8 +142,7 @@ static trp_status load_newest_state(trp_learner *learner, bool *found)
                      &learner->progress, found);
 }
 
-/* Of a group only the one that leads knows, once they have met, whether checkpoints that are there
- * already are another run's. */
+/* Of a group only who leads knows, once they have met, whether checkpoints are another run's. */
 static trp_status load(trp_learner *learner)
 {
     bool in_group = learner->options.group.rendezvous, found = false;
@@ -153,8 +152,7 @@ static trp_status load(trp_learner *learner)
     if (learner->options.resume || !in_group)
         TRP_TRY(load_newest_state(learner, &found));
     if (!found && learner->options.resume && !in_group)
-        trp_log(TRP_WARN, "learner begins anew: there is no checkpoint to go on from dir=%s",
-                learner->checkpoint_dir);
+        save_tell_none(learner->checkpoint_dir);
     if (!found)
         return TRP_OK;
     learner->own.resumed_from = learner->number = learner->progress.steps;
@@ -289,6 +287,8 @@ static trp_status meet_group(trp_learner *learner)
     learner->fetched = 0;
     update_adopt(&learner->update);
     TRP_TRY(check_checkpoint_dir(learner));
+    if (writes_checkpoints(learner) && learner->options.resume && learner->progress.steps == 0)
+        save_tell_none(learner->checkpoint_dir);
     return publish(learner);
 }
 

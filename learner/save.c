@@ -115,6 +115,11 @@ trp_status save_prepare(const char *dir, bool fresh)
     return TRP_OK;
 }
 
+void save_tell_none(const char *dir)
+{
+    trp_log(TRP_WARN, "learner begins anew: there is no checkpoint to go on from dir=%s", dir);
+}
+
 /* A file that cannot be removed costs space, nothing else. */
 static void remove_old(const char *dir)
 {

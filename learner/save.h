@@ -20,6 +20,9 @@ struct learner_progress {
  * it already: they are another run's. */
 TRP_MUST_USE trp_status save_prepare(const char *dir, bool fresh);
 
+/* Of a run that goes on without one. */
+void save_tell_none(const char *dir);
+
 /* What a checkpoint has of the publisher's clients. */
 struct saved_clients {
     trp_client_counts *counts;

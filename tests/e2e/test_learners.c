@@ -364,6 +364,19 @@ static void a_run_goes_on_with_another_number_of_learners(void **state)
     }
 }
 
+static void a_group_that_is_resumed_without_a_checkpoint_says_so_once(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=learner.max_steps=50", "--seed=1");
+    assert_int_equal(scene_wait(scene), 0);
+    assert_file_lacks(scene, "err", "begins anew");
+    const char *away[] = {"/bin/rm", "-r", "run/learner", NULL};
+    assert_int_equal(scene_run(scene, away), 0);
+    START("--set=learner.max_steps=50", "--resume");
+    assert_int_equal(scene_wait(scene), 0);
+    assert_int_equal(count_in(scene, "err", "learner begins anew: there is no checkpoint"), 1);
+}
+
 /* The terminal has what is of all of them, and each one's log what is its own. */
 static void a_group_is_told_of_once(void **state)
 {
@@ -551,6 +564,8 @@ int main(void)
                                         scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(numbers_that_cannot_be_kept_end_the_program, scene_setup,
                                         scene_teardown),
+        cmocka_unit_test_setup_teardown(a_group_that_is_resumed_without_a_checkpoint_says_so_once,
+                                        scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(a_group_is_told_of_once, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(gaia_needs_no_names_of_sites, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(too_many_learners_for_one_process_are_refused_with_numbers,

@@ -273,6 +273,8 @@ static void a_life_without_a_checkpoint_counts_in_no_total(void **state)
                           "--",          "plays",         NULL};
     const char *resume[] = {NODES_PROGRAM, "--resume", "--run-dir=run", "--max-steps=7", "--",
                             "plays",       NULL};
+    const char *again[] = {NODES_PROGRAM, "--resume", "--run-dir=run", "--max-steps=9", "--",
+                           "plays",       NULL};
     scene_start(scene, argv);
     struct deadline deadline = patience();
     while (value_of(scene, "learner/0", "learner_steps") < 100)
@@ -282,6 +284,8 @@ static void a_life_without_a_checkpoint_counts_in_no_total(void **state)
     assert_true(summed_up(scene, "err", " learner steps") >= 100);
     assert_int_equal(scene_run(scene, resume), 0);
     assert_int_equal(summed_up(scene, "out", " learner steps in all lives"), 7);
+    assert_int_equal(scene_run(scene, again), 0);
+    assert_int_equal(summed_up(scene, "out", " learner steps in all lives"), 9);
 }
 
 /* ---- sockets ----------------------------------------------------------------------------- */

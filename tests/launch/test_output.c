@@ -29,6 +29,16 @@ static void a_full_disk_under_the_output_does_not_stop_the_program(void **state)
     free(disk);
 }
 
+static void output_that_was_lost_to_the_end_is_told_beside_it(void **state)
+{
+    struct scene *scene = *state;
+    char *command = xasprintf("exec %s --run-dir=run -- done >/dev/full", LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "err", " of output lost: no space]\n");
+    free(command);
+}
+
 /* What a node says comes after its log had no room, and when there is some again. */
 static void a_log_goes_on_when_its_disk_has_room_again(void **state)
 {
@@ -109,6 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_full_disk_under_the_output_does_not_stop_the_program),
+        TEST(output_that_was_lost_to_the_end_is_told_beside_it),
         TEST(a_log_goes_on_when_its_disk_has_room_again),
         TEST(a_full_pipe_that_does_not_wait_does_not_stop_the_program),
         TEST(a_closed_terminal_stops_the_program),

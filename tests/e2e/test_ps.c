@@ -235,7 +235,7 @@ static void who_hangs_is_missed_though_another_is_gone(void **state)
 {
     struct scene *scene = *state;
     START("--set=evaluator.target_return=0", "--set=learner.count=3", "--set=learner.restarts=0",
-          "--set=learner.collective_timeout_ms=1500", "--set=server.rule=async");
+          "--set=learner.collective_timeout_ms=4000", "--set=server.rule=async");
     await_steps(scene, 2, 20);
     assert_int_equal(kill(pid_of(scene, 0), SIGKILL), 0);
     await_generation(scene, 2);

@@ -150,6 +150,8 @@ static inline void scene_await(const struct scene *scene, const char *name, cons
     for (;;) {
         char *now = scene_read(scene, name);
         bool found = strstr(now, text) != NULL;
+        if (!found && deadline_passed(deadline, &clock_monotonic))
+            fprintf(stderr, "%s\n", now); /* all of it */
         free(now);
         if (found)
             return;

@@ -118,7 +118,7 @@ static trp_status take_counters(struct shard_keep *keep, struct param_shard *sha
     shard->dropped = counters[5];
     shard->summed = (uint32_t)counters[6];
     *steps = counters[7];
-    keep->number = counters[8];
+    keep->log_number = keep->number = counters[8];
     return TRP_OK;
 }
 
@@ -213,12 +213,14 @@ trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, u
     rule_numbers(&shard->options, rule);
     tensors[count++] = tensor_of("optimizer", TRP_CHECKPOINT_F64, OPTIMIZER_NUMBERS, optimizer);
     tensors[count++] = tensor_of("rule", TRP_CHECKPOINT_U64, RULE_NUMBERS, rule);
-    tensors[count++] = tensor_of("covered", TRP_CHECKPOINT_U64, 1, &keep->bytes);
+    const uint64_t covered[] = {keep->log_number,
+                                keep->bytes > 0 ? keep->bytes : sizeof(struct log_head)};
+    tensors[count++] = tensor_of("covered_log", TRP_CHECKPOINT_U64, 2, covered);
     trp_status status = trp_checkpoint_write(keep->checkpoint, tensors, count, NULL, 0);
     free(columns);
     keep->failed_at = grown;
     TRP_TRY(status);
-    keep->number++;
+    keep->log_number = ++keep->number;
     close_log(keep);
     return TRP_OK;
 }
@@ -226,9 +228,9 @@ trp_status keep_save(struct shard_keep *keep, const struct param_shard *shard, u
 /* Older files do not say it. */
 static trp_status take_covered(struct shard_keep *keep, const trp_checkpoint *checkpoint)
 {
-    keep->covered = 0;
+    memset(keep->covered, 0, sizeof keep->covered);
     trp_status status =
-        trp_checkpoint_get(checkpoint, "covered", TRP_CHECKPOINT_U64, 1, &keep->covered);
+        trp_checkpoint_get(checkpoint, "covered_log", TRP_CHECKPOINT_U64, 2, keep->covered);
     return status == TRP_NOT_FOUND ? TRP_OK : status;
 }
 
@@ -309,7 +311,7 @@ static trp_status open_log(struct shard_keep *keep)
     keep->fd = own_file_open(keep->log, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
     if (keep->fd < 0)
         return log_failed(keep);
-    struct log_head head = {LOG_MAGIC, keep->number};
+    struct log_head head = {LOG_MAGIC, keep->log_number};
     return put_records(keep, &(struct iovec){&head, sizeof head}, 1);
 }
 
@@ -431,12 +433,12 @@ static trp_status replay_records(struct shard_keep *keep, struct param_shard *sh
 }
 
 /* Where what a checkpoint has not got begins in a log; 0: nowhere. A checkpoint that was said to
- * have failed may be there all the same: what came after it is in the log of the one before. */
+ * have failed may be there all the same: what came after it is in the log that went on then. */
 static uint64_t log_begins(const struct shard_keep *keep, const struct log_head *head)
 {
     if (head->number == keep->number)
         return sizeof *head;
-    return head->number + 1 == keep->number ? keep->covered : 0;
+    return head->number == keep->covered[0] ? keep->covered[1] : 0;
 }
 
 /* Goes on behind the last whole record. */
@@ -454,6 +456,7 @@ static trp_status replay_log(struct shard_keep *keep, struct param_shard *shard,
         return TRP_OK; /* of a checkpoint before: all of it is in this one */
     struct logged_record replayed = {.grads = xcalloc(shard->count + 1, sizeof(float))};
     keep->bytes = log_begins(keep, &head);
+    keep->log_number = head.number;
     trp_status status = replay_records(keep, shard, &replayed, steps);
     free(replayed.ranges);
     free(replayed.grads);

@@ -9,11 +9,12 @@ struct shard_keep {
     char *checkpoint, *log; /* paths; NULL: nothing is kept */
     bool logs;              /* else checkpoints alone are written */
     int fd;                 /* of the log; -1: the next record begins one */
-    uint64_t number;        /* of the log: that of the checkpoint before it */
+    uint64_t number;        /* of the checkpoint */
+    uint64_t log_number;    /* of the log: that of the checkpoint that it was begun behind */
     uint64_t bytes;         /* in the log, as whole records; 0: it has to be begun */
     bool torn;              /* there may be others behind them */
     uint64_t changes;       /* since the checkpoint */
-    uint64_t covered;       /* of the log before, what the checkpoint has */
+    uint64_t covered[2];    /* by the checkpoint that was loaded: a log, and so many bytes of it */
     uint64_t failed_at;     /* bytes or changes when the last checkpoint could not be written */
 };
 

@@ -375,21 +375,42 @@ static void without_a_new_checkpoint_pushes_go_on_in_the_log(void **state)
     check_nothing_is_lost(scene);
 }
 
+static void save_as_if_it_failed(struct scene *scene)
+{
+    disk.renames = EIO;
+    disk.renames_all_the_same = true;
+    assert_int_not_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    disk.renames = 0;
+}
+
+/* There is no log yet. */
+static void a_checkpoint_that_is_there_though_it_failed_has_the_log_that_begins_then(void **state)
+{
+    struct scene *scene = *state;
+    push_often(scene, 3);
+    assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
+    save_as_if_it_failed(scene);
+    push_often(scene, 2);
+    check_nothing_is_lost(scene);
+    push_often(scene, 2);
+    check_nothing_is_lost(scene);
+}
+
 static void a_checkpoint_that_is_there_though_it_failed_goes_on_from_the_log_before(void **state)
 {
     struct scene *scene = *state;
     push_often(scene, 3);
     for (int i = 0; i < 2; i++) {
-        disk.renames = EIO;
-        disk.renames_all_the_same = true;
-        assert_int_not_equal(trp_parameter_server_save(scene->server), TRP_OK);
-        disk.renames = 0;
+        save_as_if_it_failed(scene);
         push_often(scene, 2);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) { /* also of a life that goes on in a log from before */
         check_nothing_is_lost(scene);
         push_often(scene, 2);
+        save_as_if_it_failed(scene);
+        push_often(scene, 2);
     }
+    check_nothing_is_lost(scene);
     assert_int_equal(trp_parameter_server_save(scene->server), TRP_OK);
     push_often(scene, 2);
     check_nothing_is_lost(scene);
@@ -484,6 +505,9 @@ int main(void)
                                         scene_end),
         cmocka_unit_test_setup_teardown(without_a_new_checkpoint_pushes_go_on_in_the_log,
                                         scene_begin, scene_end),
+        cmocka_unit_test_setup_teardown(
+            a_checkpoint_that_is_there_though_it_failed_has_the_log_that_begins_then, scene_begin,
+            scene_end),
         cmocka_unit_test_setup_teardown(
             a_checkpoint_that_is_there_though_it_failed_goes_on_from_the_log_before, scene_begin,
             scene_end),

@@ -119,6 +119,18 @@ static int cut_torn_line(int fd)
     return got < 0 || (torn && ftruncate(fd, from + keep) != 0) ? errno : 0;
 }
 
+int file_write(int fd, const void *bytes, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t written = write(fd, (const uint8_t *)bytes + done, size - done);
+        if (written >= 0)
+            done += (size_t)written;
+        else if (errno != EINTR)
+            return errno;
+    }
+    return 0;
+}
+
 void file_cut_torn_line(const char *path)
 {
     int fd = own_file_open(path, O_RDWR, 0);

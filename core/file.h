@@ -31,6 +31,9 @@ int own_dir_make(const char *path, mode_t mode);
 int dir_sync(const char *path);
 int name_sync(const char *path);
 
+/* Writes all of it: 0 or an errno. */
+int file_write(int fd, const void *bytes, size_t size);
+
 /* Cuts off the last line of a text that lines are appended to, if it has no end: a full disk or a
  * death left it. */
 void file_cut_torn_line(const char *path);

@@ -70,30 +70,19 @@ static void emit_line(void *arg, const char *line, size_t size)
     run_node_printed(process->run, process->node, pipe->fd, line, size);
 }
 
-static bool append_to_log(const struct process *process, const void *bytes, size_t size)
-{
-    const uint8_t *at = bytes, *end = at + size;
-    while (at < end) {
-        ssize_t written = write(process->log_fd, at, (size_t)(end - at));
-        if (written < 0 && errno != EINTR)
-            return false;
-        at += written > 0 ? written : 0;
-    }
-    return true;
-}
-
 /* Where lines are lost, as on a full disk, it says so once there is room again. */
 static void write_log(struct process *process)
 {
     static const char lost[] = "\n[lines of this log are lost]\n";
-    bool written = (!process->log_failed || append_to_log(process, lost, sizeof lost - 1)) &&
-                   append_to_log(process, process->log.data, process->log.size);
-    if (!written && !process->log_failed)
+    int error = process->log_failed ? file_write(process->log_fd, lost, sizeof lost - 1) : 0;
+    if (error == 0)
+        error = file_write(process->log_fd, process->log.data, process->log.size);
+    if (error != 0 && !process->log_failed)
         output_print(process->run->output, STDERR_FILENO, "%s: lines of its log are lost: %s",
-                     process->node->name, file_errno_words(errno));
-    process->log_failed = !written;
+                     process->node->name, file_errno_words(error));
+    process->log_failed = error != 0;
     buffer_clear(&process->log);
-    if (written)
+    if (error == 0)
         run_dir_bound_log(process->run->dir.path, process->node->group, process->node->index,
                           process->log_fd);
 }

@@ -125,15 +125,8 @@ static trp_status header_create(struct tensor_file *w, uint8_t **out, size_t *si
 
 static trp_status write_bytes(const struct tensor_file *w, const void *data, size_t size)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t put = write(w->fd, (const uint8_t *)data + done, size - done);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return fail_errno(w->temporary);
-        done += (size_t)put;
-    }
-    return TRP_OK;
+    errno = file_write(w->fd, data, size);
+    return errno == 0 ? TRP_OK : fail_errno(w->temporary);
 }
 
 static trp_status write_tensor(struct tensor_file *w, const trp_checkpoint_tensor *tensor,

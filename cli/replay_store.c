@@ -7,6 +7,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/printable.h"
+#include "core/store_dir.h"
 #include "core/words.h"
 #include "interrupt.h"
 #include "json.h"
@@ -115,7 +116,7 @@ int replay_verify(const struct cli_call *call)
     trp_replay_report report = {0};
     if (stat(call->words[0], &info) != 0 || !S_ISDIR(info.st_mode))
         return target_run(call, TARGET_READ, verify_work);
-    char *dir = target_store_dir(call->words[0]);
+    char *dir = store_dir_of(call->words[0]);
     struct progress_line progress;
     watch_begin(&progress, work.args, "verify");
     trp_status status = trp_replay_verify(dir, &report);

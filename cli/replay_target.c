@@ -20,6 +20,7 @@
 #include "core/printable.h"
 #include "core/reach.h"
 #include "core/status.h"
+#include "core/store_dir.h"
 #include "core/words.h"
 #include "output.h"
 
@@ -56,25 +57,6 @@ static trp_status connect_to(struct target *target, const char *address)
     if (status == TRP_UNIMPLEMENTED)
         return trp_fail(status, "%s: that server is not one of troupe's", address);
     return status;
-}
-
-/* One that may not be looked at is not missing. */
-static bool surely_missing(const char *path)
-{
-    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
-}
-
-char *target_store_dir(const char *text)
-{
-    char *format = xasprintf("%s/FORMAT", text), *inner = xasprintf("%s/replay", text);
-    char *inner_format = xasprintf("%s/FORMAT", inner);
-    bool run = surely_missing(format) && !surely_missing(inner_format);
-    free(inner_format);
-    free(format);
-    if (run)
-        return inner;
-    free(inner);
-    return xstrdup(text);
 }
 
 /* The address that a live server left in its directory; NULL: none. */
@@ -135,7 +117,7 @@ trp_status target_open(struct target *target, const char *text, enum target_mode
                                  : target->answer_ms;
     }
     if (exists && S_ISDIR(stat_of.st_mode)) {
-        char *dir = target_store_dir(text);
+        char *dir = store_dir_of(text);
         trp_status status = open_dir(target, dir, mode);
         free(dir);
         return status;

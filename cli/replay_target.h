@@ -65,9 +65,6 @@ int target_run(const struct cli_call *call, enum target_mode mode,
 TRP_MUST_USE trp_status target_open(struct target *target, const char *text, enum target_mode mode,
                                     double answer_seconds);
 
-/* The directory that the store is in: `text`, or `text`/replay when that is a run's. Caller frees.
- */
-char *target_store_dir(const char *text);
 void target_close(struct target *target);
 
 int64_t target_answer_ms(const struct target *target); /* for one answer; -1: for ever */

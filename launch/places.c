@@ -12,6 +12,7 @@
 #include "core/address.h"
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/store_dir.h"
 
 char *place_of_shard(const char *dir, uint32_t index, uint32_t count)
 {
@@ -34,15 +35,14 @@ static trp_status check_dataset(const struct node_group *group)
 {
     const char *path = group->options.learner.dataset;
     TRP_TRY(check_is_there(group, "dataset", path));
-    char *own = xasprintf("%s/FORMAT", path), *inner = xasprintf("%s/replay/FORMAT", path);
-    bool is_run = access(own, F_OK) != 0 && access(inner, F_OK) == 0;
-    free(inner);
-    free(own);
-    if (!is_run)
-        return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "%s '%s': .dataset is %s, a run and no replay store; its store is %s/replay",
-                    node_kind_word(group->kind), group->name, path, path);
+    char *store = store_dir_of(path);
+    trp_status status = TRP_OK;
+    if (strcmp(store, path) != 0)
+        status = trp_fail(TRP_INVALID_ARGUMENT,
+                          "%s '%s': .dataset is %s, a run and no replay store; its store is %s",
+                          node_kind_word(group->kind), group->name, path, store);
+    free(store);
+    return status;
 }
 
 /* Only a store that is new begins with a checkpoint. */

@@ -1,0 +1,9 @@
+/* Where a replay store is, for whoever is given a run's directory in place of it. */
+#ifndef TRP_CORE_STORE_DIR_H
+#define TRP_CORE_STORE_DIR_H
+
+/* `path`, or `path`/replay where that is a run's, which has its store there. One that may not be
+ * looked at is not missing. Caller frees. */
+char *store_dir_of(const char *path);
+
+#endif

@@ -13,6 +13,7 @@
 #include "devices.h"
 #include "npz.h"
 #include "places.h"
+#include "settings.h"
 
 /* The first evaluator, or else the first group of actors; NULL: there is none. */
 static const struct node_group *find_acting(const trp_program *program)
@@ -32,13 +33,11 @@ static const struct node_group *find_acting(const trp_program *program)
 static bool eval_reads(const struct node_group *acting, const char *word)
 {
     static const char *const prefixes[] = {"agent.", "env=", "device=", "gpus="};
-    size_t length = strlen(acting->name);
-    if (strncmp(word, "agent.", strlen("agent.")) == 0)
+    const char *setting = setting_within(acting->name, word);
+    if (setting_within("agent", word))
         return true;
-    if (strncmp(word, acting->name, length) != 0 || word[length] != '.')
-        return false;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (strncmp(word + length + 1, prefixes[i], strlen(prefixes[i])) == 0)
+    for (size_t i = 0; setting && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(setting, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
     return false;
 }
@@ -47,9 +46,8 @@ static bool eval_reads(const struct node_group *acting, const char *word)
 static bool sets_env(const trp_program *program, const char *word)
 {
     for (size_t i = 0; i < program->group_count; i++) {
-        const char *name = program->groups[i]->name;
-        size_t length = strlen(name);
-        if (strncmp(word, name, length) == 0 && strncmp(word + length, ".env=", 5) == 0)
+        const char *setting = setting_within(program->groups[i]->name, word);
+        if (setting && strncmp(setting, "env=", strlen("env=")) == 0)
             return true;
     }
     return false;

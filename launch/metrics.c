@@ -6,13 +6,16 @@
 
 #include <string.h>
 
+#include "core/printable.h"
+
 static bool metric_name_is_good(const char *name)
 {
-    size_t length = strlen(name);
-    bool is_word = !strpbrk(name, " ,\"");
-    for (const char *at = name; *at && is_word; at++)
-        is_word = (unsigned char)*at > 0x1f && *at != 0x7f;
-    return is_word && length > 0 && length < METRIC_NAME_BYTES_MAX;
+    size_t length = strlen(name), size;
+    bool is_good = length > 0 && length < METRIC_NAME_BYTES_MAX && !strpbrk(name, " ,\"");
+    uint32_t code;
+    for (const char *at = name; is_good && *at; at += size)
+        is_good = printable_next((const uint8_t *)at, (const uint8_t *)name + length, &size, &code);
+    return is_good;
 }
 
 struct metric *metrics_get(struct metrics *metrics, const char *name)

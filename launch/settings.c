@@ -229,14 +229,20 @@ trp_status program_set_word(trp_program *program, const char *word)
     return status;
 }
 
+const char *setting_within(const char *name, const char *setting)
+{
+    size_t length = strlen(name);
+    return strncmp(setting, name, length) == 0 && setting[length] == '.' ? setting + length + 1
+                                                                         : NULL;
+}
+
 const trp_option *program_option(const trp_program *program, const char *path)
 {
     struct option_set *sets = option_sets_create(program);
     const trp_option *found = NULL;
     for (struct option_set *set = sets; set->name && !found; set++) {
-        size_t length = strlen(set->name);
-        if (strncmp(path, set->name, length) == 0 && path[length] == '.')
-            found = option_find(set->table, path + length + 1);
+        const char *name = setting_within(set->name, path);
+        found = name ? option_find(set->table, name) : NULL;
     }
     option_sets_destroy(sets);
     return found;

@@ -38,6 +38,9 @@ TRP_MUST_USE trp_status program_set_word(trp_program *program, const char *word)
 const trp_option *program_option_set(const trp_program *program, const char *target,
                                      const char *option);
 
+/* What follows "NAME." in a setting or its path; NULL: it is of something else. */
+const char *setting_within(const char *name, const char *setting);
+
 /* NULL: there is no option of that path ("actor.envs"). */
 const trp_option *program_option(const trp_program *program, const char *path);
 

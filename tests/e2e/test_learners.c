@@ -387,6 +387,8 @@ static void a_group_is_told_of_once(void **state)
         assert_int_equal(scene_wait(scene), 0);
         assert_int_equal(count_in(scene, "out", "generation 1 of learner: 2 learners, sharded\n"),
                          1);
+        assert_file_lacks(scene, "err", "learner/0: ");
+        assert_file_lacks(scene, "err", "learner/1: ");
         assert_file_lacks(scene, "err", "generation");
         assert_file_lacks(scene, "err", "group=learner");
         assert_file_lacks(scene, "err", "learner learns");

@@ -3,30 +3,56 @@
 
 #include "tests/core/private_mounts.h"
 
+/* A program whose disk `name`, a directory, is full; `arguments`, and where its output goes. */
+static void start_on_a_full_disk(struct scene *scene, const char *name, const char *arguments)
+{
+    char *disk = scene_path(scene, name);
+    mount_memory(disk, 0, "size=64k");
+    char *command = xasprintf("head -c 64K /dev/zero >%s/rest; exec %s --run-dir=run %s", name,
+                              LAUNCH_PROGRAM, arguments);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    scene_start(scene, argv);
+    free(command);
+    free(disk);
+}
+
+/* And the program ends. */
+static void end_with_room_again(struct scene *scene, const char *name)
+{
+    char *disk = scene_path(scene, name), *rest = xasprintf("%s/rest", disk);
+    scene_await(scene, "run/events", "base/0 runs");
+    assert_int_equal(unlink(rest), 0);
+    assert_int_equal(kill(scene->pid, SIGTERM), 0);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    free(rest);
+    free(disk);
+}
+
+static void make_dir(const struct scene *scene, const char *name)
+{
+    char *path = scene_path(scene, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+    free(path);
+}
+
+static void leave_disk(const struct scene *scene, const char *name)
+{
+    char *path = scene_path(scene, name);
+    umount2(path, MNT_DETACH);
+    free(path);
+}
+
 /* Nobody went away, and there may be room again. Lines are written in their order: what a node says
  * comes after the launcher's first ones. */
 static void a_full_disk_under_the_output_does_not_stop_the_program(void **state)
 {
     struct scene *scene = *state;
-    char *disk = scene_path(scene, "disk");
-    assert_int_equal(mkdir(disk, 0700), 0);
-    mount_memory(disk, 0, "size=64k");
-    char *command = xasprintf("head -c 64K /dev/zero >disk/rest; exec %s --run-dir=run -- wait "
-                              ">>disk/out",
-                              LAUNCH_PROGRAM);
-    const char *argv[] = {"/bin/bash", "-c", command, NULL};
-    scene_start(scene, argv);
+    make_dir(scene, "disk");
+    start_on_a_full_disk(scene, "disk", "-- wait >>disk/out");
     scene_await(scene, "err", "a last word");
-    scene_await(scene, "run/events", "base/0 runs");
-    char *rest = scene_path(scene, "disk/rest");
-    assert_int_equal(unlink(rest), 0);
-    assert_int_equal(kill(scene->pid, SIGTERM), 0);
-    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    end_with_room_again(scene, "disk");
     assert_file_contains(scene, "disk/out", " lost: no space; see the log files]\n");
-    umount2(disk, MNT_DETACH);
-    free(rest);
-    free(command);
-    free(disk);
+    leave_disk(scene, "disk");
 }
 
 static void output_that_was_lost_to_the_end_is_told_beside_it(void **state)
@@ -43,28 +69,14 @@ static void output_that_was_lost_to_the_end_is_told_beside_it(void **state)
 static void a_log_goes_on_when_its_disk_has_room_again(void **state)
 {
     struct scene *scene = *state;
-    char *run = scene_path(scene, "run"), *logs = scene_path(scene, "run/logs");
-    assert_int_equal(mkdir(run, 0700), 0);
-    assert_int_equal(mkdir(logs, 0700), 0);
-    mount_memory(logs, 0, "size=64k");
-    char *command = xasprintf("head -c 64K /dev/zero >run/logs/rest; exec %s --run-dir=run "
-                              "--log-level=debug -- wait",
-                              LAUNCH_PROGRAM);
-    const char *argv[] = {"/bin/bash", "-c", command, NULL};
-    scene_start(scene, argv);
+    make_dir(scene, "run");
+    make_dir(scene, "run/logs");
+    start_on_a_full_disk(scene, "run/logs", "--log-level=debug -- wait");
     scene_await(scene, "err", "user/1: lines of its log are lost: ");
-    scene_await(scene, "run/events", "base/0 runs");
-    char *rest = scene_path(scene, "run/logs/rest");
-    assert_int_equal(unlink(rest), 0);
-    assert_int_equal(kill(scene->pid, SIGTERM), 0);
-    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    end_with_room_again(scene, "run/logs");
     assert_file_contains(scene, "run/logs/user-1.log", "\n[lines of this log are lost]\n20");
     assert_int_equal(count_in(scene, "err", "user/1: lines of its log are lost"), 1);
-    umount2(logs, MNT_DETACH);
-    free(rest);
-    free(command);
-    free(logs);
-    free(run);
+    leave_disk(scene, "run/logs");
 }
 
 /* As who started it may have made it; waiting for room in it is no failure. */

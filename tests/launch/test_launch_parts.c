@@ -149,8 +149,10 @@ static void names_that_are_no_words_are_dropped(void **state)
 {
     (void)state;
     struct metrics metrics = {.count = 0};
-    static const char *const names[] = {"",       "two words", "a,b",
-                                        "line\n", "quote\"",   "a-name-of-more-than-31-characters"};
+    static const char *const names[] = {
+        "\x1b[2J", "tab\there", "\xff",
+        "",        "two words", "a,b",
+        "line\n",  "quote\"",   "a-name-of-more-than-31-characters"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_null(metrics_get(&metrics, names[i]));
     for (int i = 0; i < METRICS_MAX; i++) {

@@ -15,7 +15,7 @@
 
 #define SHOWN __attribute__((visibility("default")))
 
-enum { AXES = 4, KEPT = 4096, WORKSPACE = 320, ATTRIBUTES = 16, VALUES = 4 };
+enum { AXES = 4, WORKSPACE = 320, ATTRIBUTES = 16, VALUES = 4 };
 enum { BAD_PARAM = 2000, INTERNAL_ERROR = 4000 };
 
 extern struct fake_dnn fake_dnn;
@@ -405,10 +405,10 @@ struct fake_convolution {
     float alpha, beta;
     char *workspace;
     int64_t workspace_bytes;
+    struct fake_convolution *next;
 };
 
-static struct fake_convolution *kept[KEPT]; /* graphs do them again and again */
-static unsigned kept_count;
+static struct fake_convolution *kept; /* graphs do them again and again */
 
 static float *element(const struct fake_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d)
 {
@@ -493,7 +493,7 @@ SHOWN int cudnnBackendExecute(struct dnn_handle *handle, dnn_descriptor of, dnn_
     const struct fake_descriptor *plan = of, *pack = with;
     MAY_FAIL();
     if (handle != &the_handle || !plan->finished || plan->kind != DNN_PLAN || !pack->finished ||
-        pack->kind != DNN_PACK || kept_count == KEPT)
+        pack->kind != DNN_PACK)
         return says(BAD_PARAM, "no plan, no pack");
     const struct fake_descriptor *operation = operation_of(plan);
     struct fake_parts parts = parts_of(operation);
@@ -511,7 +511,8 @@ SHOWN int cudnnBackendExecute(struct dnn_handle *handle, dnn_descriptor of, dnn_
         f->dilations[i] = pair_of(parts.convolution, DNN_CONVOLUTION_DILATIONS)[i];
         f->paddings[i] = pair_of(parts.convolution, DNN_CONVOLUTION_PRE_PADDINGS)[i];
     }
-    kept[kept_count++] = f;
+    f->next = kept;
+    kept = f;
     if (!tensor_get(parts.x, pack, &f->x) || !tensor_get(parts.w, pack, &f->w) ||
         !tensor_get(parts.y, pack, &f->y) || !f->workspace != (f->workspace_bytes == 0))
         return says(BAD_PARAM, "a tensor or the workspace has no place");

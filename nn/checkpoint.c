@@ -1,20 +1,24 @@
 /* Reading safetensors: eight bytes of header length, a JSON header, the data. The file may be cut,
  * corrupt or somebody else's, so nothing is believed: lengths are compared with what is there
- * before memory is taken, every tensor's range with its shape, and the ranges with each other: they
- * must cover the data without gap or overlap. What comes back is then safe to use by pointer. */
+ * before memory is taken, every tensor's range with its shape, the ranges with each other: they must
+ * cover the data without gap or overlap, and the data with its sum. What comes back is then safe to
+ * use by pointer. */
 #include "checkpoint.h"
 
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/crc32c.h"
 #include "core/file.h"
 #include "limits.h"
 
@@ -224,6 +228,20 @@ static trp_status parse_header(trp_checkpoint *c, const char *text, size_t size)
     return check_cover(c);
 }
 
+/* Files of other libraries, and older ones, do not say it. */
+static trp_status check_sum(const trp_checkpoint *c)
+{
+    const char *written = trp_checkpoint_note_get(c, CHECKPOINT_SUM);
+    char text[CHECKPOINT_SUM_BYTES];
+    snprintf(text, sizeof text, "%08" PRIx32, crc32c(0, c->data, c->data_bytes));
+    if (!written || strcmp(written, text) == 0)
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS,
+                    "%s: its data is not what was written: its crc32c is %s, that in its "
+                    CHECKPOINT_METADATA " is %.8s",
+                    c->name, text, written);
+}
+
 /* ---- the file ---------------------------------------------------------------------------- */
 
 /* Fills `to` from `source`: memory, or a file. */
@@ -280,6 +298,8 @@ static trp_status parse_source(trp_checkpoint *c, struct checkpoint_source *sour
         status = source_take(c, source, c->data, c->data_bytes);
     if (status == TRP_OK)
         status = parse_header(c, header, header_bytes);
+    if (status == TRP_OK)
+        status = check_sum(c);
     free(header);
     return status;
 }

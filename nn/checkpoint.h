@@ -7,6 +7,9 @@
 #include <troupe/checkpoint.h>
 
 #define CHECKPOINT_METADATA "__metadata__"
+#define CHECKPOINT_SUM "crc32c" /* a note: of the data, eight digits */
+
+enum { CHECKPOINT_SUM_BYTES = 9 };
 
 /* "F32" and 4; `type` is valid. */
 const char *checkpoint_type_name(trp_checkpoint_type type);

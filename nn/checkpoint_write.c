@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/crc32c.h"
 #include "core/file.h"
 #include "limits.h"
 
@@ -53,10 +55,7 @@ static trp_status check_new_name(const struct tensor_file *w, const cJSON *objec
 
 static trp_status add_notes(struct tensor_file *w)
 {
-    if (w->note_count == 0)
-        return TRP_OK;
-    cJSON *notes = cJSON_CreateObject();
-    cJSON_AddItemToObject(w->header, CHECKPOINT_METADATA, notes);
+    cJSON *notes = cJSON_AddObjectToObject(w->header, CHECKPOINT_METADATA);
     for (size_t i = 0; i < w->note_count; i++) {
         TRP_TRY(check_new_name(w, notes, w->notes[i].key));
         cJSON_AddStringToObject(notes, w->notes[i].key, w->notes[i].value);
@@ -85,16 +84,39 @@ static trp_status header_add_tensor(struct tensor_file *w, const trp_checkpoint_
     return TRP_OK;
 }
 
-/* Calls `work` for every tensor, the widest types first. */
+static trp_status sum_tensor(struct tensor_file *w, const trp_checkpoint_tensor *tensor,
+                             size_t *sum)
+{
+    (void)w;
+    size_t bytes = 0;
+    checkpoint_tensor_bytes(tensor, &bytes);
+    *sum = crc32c((uint32_t)*sum, tensor->data, bytes);
+    return TRP_OK;
+}
+
+/* Calls `work` for every tensor, the widest types first, with what the ones before came to. */
 static trp_status each_tensor(struct tensor_file *w,
                               trp_status (*work)(struct tensor_file *,
                                                  const trp_checkpoint_tensor *, size_t *),
-                              size_t *offset)
+                              size_t *so_far)
 {
     for (size_t width = WIDEST_TYPE; width > 0; width /= 2)
         for (size_t i = 0; i < w->tensor_count; i++)
             if (checkpoint_type_bytes(w->tensors[i].type) == width)
-                TRP_TRY(work(w, &w->tensors[i], offset));
+                TRP_TRY(work(w, &w->tensors[i], so_far));
+    return TRP_OK;
+}
+
+/* Once the shapes are known to be possible. */
+static trp_status add_sum(struct tensor_file *w)
+{
+    cJSON *notes = cJSON_GetObjectItemCaseSensitive(w->header, CHECKPOINT_METADATA);
+    char text[CHECKPOINT_SUM_BYTES];
+    size_t sum = 0;
+    TRP_TRY(check_new_name(w, notes, CHECKPOINT_SUM));
+    TRP_TRY(each_tensor(w, sum_tensor, &sum));
+    snprintf(text, sizeof text, "%08" PRIx32, (uint32_t)sum);
+    cJSON_AddStringToObject(notes, CHECKPOINT_SUM, text);
     return TRP_OK;
 }
 
@@ -105,6 +127,7 @@ static trp_status header_create(struct tensor_file *w, uint8_t **out, size_t *si
     size_t offset = 0;
     TRP_TRY(add_notes(w));
     TRP_TRY(each_tensor(w, header_add_tensor, &offset));
+    TRP_TRY(add_sum(w));
     char *text = cJSON_PrintUnformatted(w->header);
     size_t length = text ? strlen(text) : SIZE_MAX;
     if (length > CHECKPOINT_HEADER_BYTES_MAX - HEADER_STEP) {

@@ -2,7 +2,9 @@
  * (https://huggingface.co/docs/safetensors), readable by its libraries.
  *
  * A file is written whole or not at all: to a temporary file beside it, fsync, rename, fsync of the
- * directory. A reader trusts nothing in it: the header is bounded and every range is checked. */
+ * directory. Its __metadata__ has the CRC-32C of its data, as "crc32c", eight hexadecimal digits. A
+ * reader trusts nothing in it: the header is bounded, every range is checked, and the data is
+ * compared with its sum, where there is one: whoever changes the data leaves the note out. */
 #ifndef TRP_CHECKPOINT_H
 #define TRP_CHECKPOINT_H
 
@@ -39,7 +41,7 @@ typedef struct {
 } trp_checkpoint_note;
 
 /* Writes `path` atomically, replacing what was there. Names and keys are unique, UTF-8 and not
- * empty; "__metadata__" is taken (INVALID_ARGUMENT). Blocks until the disk has it. NOT_FOUND,
+ * empty; "__metadata__" and a note "crc32c" are taken (INVALID_ARGUMENT). Blocks until the disk has it. NOT_FOUND,
  * PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full), ABORTED (another writer is at it) or INTERNAL
  * name the file; then `path` is as before. */
 TRP_API TRP_MUST_USE trp_status trp_checkpoint_write(const char *path,
@@ -51,7 +53,7 @@ TRP_API TRP_MUST_USE trp_status trp_checkpoint_write(const char *path,
 typedef struct trp_checkpoint trp_checkpoint;
 
 /* Reads a whole file into memory. NOT_FOUND, PERMISSION_DENIED; DATA_LOSS: not a safetensors file,
- * cut or corrupt; UNIMPLEMENTED: a tensor of another type or rank. */
+ * cut, corrupt or changed; UNIMPLEMENTED: a tensor of another type or rank. */
 TRP_API TRP_MUST_USE trp_status trp_checkpoint_read(trp_checkpoint **out, const char *path);
 
 /* The same for a file's bytes, which are copied. `name` stands for the path in messages. */

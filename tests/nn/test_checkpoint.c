@@ -141,6 +141,51 @@ static void asking_for_what_is_not_there_says_so(void **state)
 
 /* ---- bad files --------------------------------------------------------------------------- */
 
+static struct buffer file_bytes(const char *path)
+{
+    struct buffer file = {0};
+    FILE *stream = fopen(path, "rb");
+    assert_non_null(stream);
+    for (int c; (c = fgetc(stream)) != EOF;)
+        buffer_append(&file, (trp_bytes){&(uint8_t){(uint8_t)c}, 1});
+    fclose(stream);
+    return file;
+}
+
+static void a_bit_of_the_data_that_has_changed_is_seen(void **state)
+{
+    struct dir *dir = *state;
+    trp_checkpoint *c = NULL;
+    assert_ok(trp_checkpoint_write(dir->file, tensors, TENSORS, notes, 2));
+    struct buffer file = file_bytes(dir->file);
+    uint64_t header;
+    memcpy(&header, file.data, sizeof header);
+    for (size_t at = sizeof header + header; at < file.size; at++) {
+        file.data[at] ^= 1;
+        assert_int_equal(trp_checkpoint_parse(&c, (trp_bytes){file.data, file.size}, "the file"),
+                         TRP_DATA_LOSS);
+        assert_non_null(strstr(trp_last_error(), "the file: its data is not what was written"));
+        file.data[at] ^= 1;
+    }
+    assert_ok(trp_checkpoint_parse(&c, (trp_bytes){file.data, file.size}, "the file"));
+    trp_checkpoint_destroy(c);
+    buffer_cleanup(&file);
+}
+
+/* So that other programs can compare it. */
+static void the_sum_of_the_data_is_its_crc32c(void **state)
+{
+    struct dir *dir = *state;
+    const trp_checkpoint_tensor check = {"check", TRP_CHECKPOINT_U8, 1, {9}, "123456789"};
+    const trp_checkpoint_note taken = {"crc32c", "0"};
+    trp_checkpoint *c;
+    assert_ok(trp_checkpoint_write(dir->file, &check, 1, NULL, 0));
+    assert_ok(trp_checkpoint_read(&c, dir->file));
+    assert_string_equal(trp_checkpoint_note_get(c, "crc32c"), "e3069283");
+    trp_checkpoint_destroy(c);
+    assert_int_equal(trp_checkpoint_write(dir->file, &check, 1, &taken, 1), TRP_INVALID_ARGUMENT);
+}
+
 /* Length, header and `data` bytes of zeros; `length` < 0: the header's own. */
 static trp_status parse(const char *header, int64_t length, size_t data)
 {
@@ -372,6 +417,9 @@ int main(void)
                                         dir_remove),
         cmocka_unit_test_setup_teardown(asking_for_what_is_not_there_says_so, dir_create,
                                         dir_remove),
+        cmocka_unit_test_setup_teardown(a_bit_of_the_data_that_has_changed_is_seen, dir_create,
+                                        dir_remove),
+        cmocka_unit_test_setup_teardown(the_sum_of_the_data_is_its_crc32c, dir_create, dir_remove),
         cmocka_unit_test(malformed_files_are_refused),
         cmocka_unit_test(a_header_nested_too_deeply_is_refused),
         cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, dir_create, dir_remove),

@@ -60,6 +60,12 @@ bool deadline_passed(struct deadline deadline, const struct clock *clock)
     return deadline.at_ns != INT64_MAX && clock_now_ns(clock) >= deadline.at_ns;
 }
 
+struct deadline deadline_put_off(struct deadline deadline, int64_t ns)
+{
+    return deadline.at_ns < INT64_MAX - ns ? (struct deadline){deadline.at_ns + ns}
+                                           : DEADLINE_NEVER;
+}
+
 int64_t deadline_left_ns(struct deadline deadline, const struct clock *clock)
 {
     if (deadline.at_ns == INT64_MAX)

@@ -45,6 +45,9 @@ static inline struct deadline deadline_earlier(struct deadline a, struct deadlin
 struct deadline deadline_in_ms(const struct clock *clock, int64_t ms);
 bool deadline_passed(struct deadline deadline, const struct clock *clock);
 
+/* So much later; never stays never. */
+struct deadline deadline_put_off(struct deadline deadline, int64_t ns);
+
 /* Nanoseconds left, at least 0; INT64_MAX for never. */
 int64_t deadline_left_ns(struct deadline deadline, const struct clock *clock);
 

@@ -252,6 +252,12 @@ void gangs_tick(struct run *run)
     }
 }
 
+void gangs_put_off(struct run *run, int64_t ns)
+{
+    for (uint32_t i = 0; i < run->gang_count; i++)
+        trp_gang_put_off(run->gangs[i]->gang, ns);
+}
+
 /* ---- what members say -------------------------------------------------------------------- */
 
 void gangs_announced(struct run *run, const struct run_node *node, const char *address)

@@ -172,12 +172,6 @@ void run_node_is_gone(struct run *run, struct run_node *node)
 
 /* ---- signals ----------------------------------------------------------------------------- */
 
-static void put_off(struct deadline *deadline, int64_t ns)
-{
-    if (deadline->at_ns < INT64_MAX - ns)
-        deadline->at_ns += ns;
-}
-
 /* A suspended run is suspended whole: nodes that went on alone would be held back by pipes that
  * nobody reads. Returns when it is continued; the time between does not count. */
 static void suspend(struct run *run)
@@ -190,8 +184,9 @@ static void suspend(struct run *run)
         run->target->suspend(run, false);
     int64_t gone_ns = clock_now_ns(&clock_monotonic) - since_ns;
     run->started_ns += gone_ns;
-    put_off(&run->level_deadline, gone_ns);
-    put_off(&run->stop_deadline, gone_ns);
+    run->level_deadline = deadline_put_off(run->level_deadline, gone_ns);
+    run->stop_deadline = deadline_put_off(run->stop_deadline, gone_ns);
+    gangs_put_off(run, gone_ns);
 }
 
 static void run_signals_ready(struct watch *watch)

@@ -242,6 +242,9 @@ void gangs_over(struct run *run, const struct run_node *node, uint64_t number);
 /* Tells members of new generations, ends those that hang. */
 void gangs_tick(struct run *run);
 
+/* Members could say nothing for so long. */
+void gangs_put_off(struct run *run, int64_t ns);
+
 /* A node has failed. True: it is a learner, the others of its group go on, and it may have been
  * started again; or a server that was; and the run has not failed. */
 bool gangs_go_on(struct run *run, struct run_node *node);

@@ -431,6 +431,15 @@ uint64_t trp_gang_newest(trp_gang *gang)
     return number;
 }
 
+void trp_gang_put_off(trp_gang *gang, int64_t ns)
+{
+    mutex_lock(&gang->mutex);
+    gang->heard = deadline_put_off(gang->heard, ns);
+    gang->due = deadline_put_off(gang->due, ns);
+    gang->formed_ns += ns;
+    mutex_unlock(&gang->mutex);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 trp_gang *trp_gang_create(const trp_gang_options *options)

@@ -90,6 +90,9 @@ TRP_API void trp_gang_expect(trp_gang *gang, uint32_t index);
 /* Looks at the clock, which next() does, too. UNAVAILABLE: the group has ended, and why. */
 TRP_API TRP_MUST_USE trp_status trp_gang_check(trp_gang *gang);
 
+/* Its members could say nothing for `ns`, as everything was suspended: it is no silence. */
+TRP_API void trp_gang_put_off(trp_gang *gang, int64_t ns);
+
 /* Whether member `index` is lost: it said nothing in time and has not left by itself. */
 TRP_API bool trp_gang_lost(trp_gang *gang, uint32_t index);
 

@@ -210,6 +210,27 @@ static void silence_is_seen_without_anybody_waiting(void **state)
     trp_gang_destroy(gang);
 }
 
+static void nobody_is_silent_while_everything_is_suspended(void **state)
+{
+    (void)state;
+    enum { SILENCE_MS = 20 };
+    trp_generation generation;
+    trp_gang *gang = running(2, (trp_gang_options){.silence_ms = SILENCE_MS});
+    trp_gang_put_off(gang, INT64_C(60000000000)); /* of what there is not */
+    call_broken(gang, 0, 1);
+    trp_gang_put_off(gang, INT64_C(60000000000));
+    assert_int_equal(next(gang, 0, 1, 3 * SILENCE_MS, &generation), TRP_DEADLINE_EXCEEDED);
+    assert_false(trp_gang_lost(gang, 1));
+    trp_gang_destroy(gang);
+
+    gang = gang_of(2, (trp_gang_options){.start_ms = SILENCE_MS});
+    assert_int_equal(announce(gang, 0), TRP_OK);
+    trp_gang_put_off(gang, INT64_C(60000000000));
+    assert_int_equal(next(gang, 0, 0, 3 * SILENCE_MS, &generation), TRP_DEADLINE_EXCEEDED);
+    assert_false(trp_gang_lost(gang, 1));
+    trp_gang_destroy(gang);
+}
+
 static void who_never_comes_is_left_out(void **state)
 {
     (void)state;
@@ -366,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_broken_generation_ends_when_all_have_left_it),
         cmocka_unit_test(who_is_silent_is_left_out),
         cmocka_unit_test(silence_is_seen_without_anybody_waiting),
+        cmocka_unit_test(nobody_is_silent_while_everything_is_suspended),
         cmocka_unit_test(who_never_comes_is_left_out),
         cmocka_unit_test(fewer_than_the_least_end_the_group),
         cmocka_unit_test(the_least_is_waited_for),

@@ -41,6 +41,10 @@ static trp_status check_dataset(const struct node_group *group)
         status = trp_fail(TRP_INVALID_ARGUMENT,
                           "%s '%s': .dataset is %s, a run and no replay store; its store is %s",
                           node_kind_word(group->kind), group->name, path, store);
+    else if (store_is_missing(path))
+        status = trp_fail(TRP_INVALID_ARGUMENT,
+                          "%s '%s': .dataset is %s, in which there is no replay store",
+                          node_kind_word(group->kind), group->name, path);
     free(store);
     return status;
 }

@@ -469,8 +469,9 @@ trp_status config_apply(const struct config *config, trp_program *program)
 struct comparison {
     const struct config *config;
     const trp_program *program;
+    bool tells;    /* prints it */
     char *refused; /* what may not differ; NULL: nothing does */
-    bool tell;     /* nothing is refused: what differs is printed */
+    bool graph;    /* of that: which no option says */
 };
 
 /* The servers whose files are made for the count at `path`: of them, or of their learners. NULL: it
@@ -503,14 +504,21 @@ static bool servers_have_files(const struct config *config, const struct node_gr
     return have;
 }
 
-static bool may_not_differ(const struct comparison *comparison, const char *path)
+/* What a node is, and the agent that it is of. */
+static bool is_of_graph(const char *path)
 {
     const char *end = strrchr(path, '.');
+    return strncmp(path, "groups.", strlen("groups.")) == 0 &&
+           (strcmp(end, ".kind") == 0 || strcmp(end, ".agent") == 0);
+}
+
+static bool may_not_differ(const struct comparison *comparison, const char *path)
+{
     const struct node_group *servers = counted_by(comparison->program, path);
     if (servers)
         return servers_have_files(comparison->config, servers);
-    if (strncmp(path, "groups.", strlen("groups.")) == 0)
-        return strcmp(end, ".kind") == 0 || strcmp(end, ".agent") == 0;
+    if (is_of_graph(path))
+        return true;
     const trp_option *option = program_option(comparison->program, path);
     return option && option->fixed;
 }
@@ -526,7 +534,8 @@ static void compare_values(struct comparison *comparison, const char *path, cons
                       comparison->refused ? "; " : "", path, shown, shown_old);
         free(comparison->refused);
         comparison->refused = longer;
-    } else if (strcmp(old, fresh) != 0 && comparison->tell) {
+        comparison->graph |= is_of_graph(path);
+    } else if (strcmp(old, fresh) != 0 && comparison->tells) {
         print_text(stderr, "%s: resumed with %s=%s, it was %s\n", comparison->program->name, path,
                    shown, shown_old);
     }
@@ -563,24 +572,35 @@ static cJSON *reread(cJSON *json)
     return json;
 }
 
-trp_status config_compare(const struct config *config, const trp_program *program)
+static struct comparison compare_with_run(const struct config *config, const trp_program *program,
+                                          bool tells)
 {
-    struct comparison comparison = {.config = config, .program = program};
+    struct comparison comparison = {.config = config, .program = program, .tells = tells};
     cJSON *options = reread(options_json(program)), *groups = reread(groups_json(program));
-    for (int pass = 0; pass < 2 && !comparison.refused; pass++) {
-        comparison.tell = pass > 0;
-        compare_configs(&comparison, "", member(config, "options"), options);
-        compare_configs(&comparison, "groups", member(config, "groups"), groups);
-    }
+    compare_configs(&comparison, "", member(config, "options"), options);
+    compare_configs(&comparison, "groups", member(config, "groups"), groups);
     cJSON_Delete(options);
     cJSON_Delete(groups);
+    return comparison;
+}
+
+trp_status config_compare(const struct config *config, const trp_program *program)
+{
+    struct comparison comparison = compare_with_run(config, program, false);
     if (!comparison.refused)
         return TRP_OK;
     trp_status status = trp_fail(
         TRP_FAILED_PRECONDITION,
-        "%s: the run cannot go on with other values of what it has stored: %s: give the old "
-        "ones with --set, or start a new run",
-        config->path, comparison.refused);
+        "%s: the run cannot go on with other values of what it has stored: %s: %s, or start a new "
+        "run",
+        config->path, comparison.refused,
+        comparison.graph ? "give the arguments that the run was started with"
+                         : "give the old ones with --set");
     free(comparison.refused);
     return status;
+}
+
+void config_tell_changes(const struct config *config, const trp_program *program)
+{
+    free(compare_with_run(config, program, true).refused);
 }

@@ -35,10 +35,12 @@ TRP_MUST_USE trp_status config_launch(const struct config *config, struct launch
 /* Sets the options of `program`. As program_set(). */
 TRP_MUST_USE trp_status config_apply(const struct config *config, trp_program *program);
 
-/* Whether a run that was started so may go on as `program`, which has been checked. What differs is
- * printed with both values. FAILED_PRECONDITION: what the run has stored was made with other values
- * (each is named). */
+/* Whether a run that was started so may go on as `program`, which has been checked.
+ * FAILED_PRECONDITION: what the run has stored was made with other values (each is named). */
 TRP_MUST_USE trp_status config_compare(const struct config *config, const trp_program *program);
+
+/* Prints to standard error what differs, with both values; of a run that goes on. */
+void config_tell_changes(const struct config *config, const trp_program *program);
 
 /* A whole number that was written as text ("seed", "life"). INVALID_ARGUMENT: it is not there. */
 TRP_MUST_USE trp_status config_u64(const struct config *config, const char *member,

@@ -327,17 +327,26 @@ static trp_status read_config(struct run_dir *dir, struct launch_options *option
     return status;
 }
 
+/* The configuration of the life before stays beside the new one. */
+static void leave_config(const struct run_dir *dir, const trp_program *program)
+{
+    struct config config;
+    char *path = xasprintf("%s/" RUN_CONFIG, dir->path);
+    char *kept = xasprintf("%s/config-%" PRIu64 ".json", dir->path, dir->life - 1);
+    if (config_read_own(&config, path, program->name) == TRP_OK)
+        config_tell_changes(&config, program);
+    config_cleanup(&config);
+    if (link(path, kept) != 0 && errno != EEXIST)
+        trp_log(TRP_WARN, "%s is not kept: %s", path, strerror(errno));
+    free(kept);
+    free(path);
+}
+
 trp_status run_dir_write_config(const struct run_dir *dir, const struct launch_options *options,
                                 const trp_program *program, int argc, char **argv)
 {
-    if (dir->life > 0) {
-        char *path = xasprintf("%s/" RUN_CONFIG, dir->path);
-        char *kept = xasprintf("%s/config-%" PRIu64 ".json", dir->path, dir->life - 1);
-        if (link(path, kept) != 0 && errno != EEXIST)
-            trp_log(TRP_WARN, "%s is not kept: %s", path, strerror(errno));
-        free(kept);
-        free(path);
-    }
+    if (dir->life > 0)
+        leave_config(dir, program);
     char *text = config_text(program, options,
                              &(struct config_facts){dir->life, clock_wall_ns() / 1000000000,
                                                     dir->socket_dir, argc, argv});

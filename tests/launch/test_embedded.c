@@ -58,10 +58,9 @@ static trp_bytes read_whole(const char *path)
     return (trp_bytes){data, (size_t)size};
 }
 
-static trp_program *catch_program(uint32_t shards)
+static trp_program *catch_program_of(trp_agent agent, uint32_t shards)
 {
     trp_program *program = trp_program_create("catch");
-    trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}, .min_replay_size = 64});
     trp_node replay =
         trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent, .shards = shards});
     trp_node learner = trp_add_learner(program, "learner",
@@ -70,6 +69,12 @@ static trp_program *catch_program(uint32_t shards)
         program, "actor", 2,
         &(trp_actor_options){.agent = &agent, .env = "Catch", .replay = replay, .params = learner});
     return program;
+}
+
+static trp_program *catch_program(uint32_t shards)
+{
+    return catch_program_of(trp_dqn(&(trp_dqn_options){.hidden = {8}, .min_replay_size = 64}),
+                            shards);
 }
 
 static void a_program_runs_inside_a_test_and_goes_on(void **state)
@@ -205,6 +210,10 @@ static void a_learner_without_actors_learns_from_what_a_run_stored(void **state)
     assert_int_equal(learn_offline(scratch, result.run_dir, &refused), TRP_INVALID_ARGUMENT);
     assert_non_null(strstr(trp_last_error(), "a run and no replay store; its store is "));
     assert_non_null(strstr(trp_last_error(), dataset));
+    char *no_store = xasprintf("%s/learner", result.run_dir);
+    assert_int_equal(learn_offline(scratch, no_store, &refused), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "learner, in which there is no replay store"));
+    free(no_store);
     assert_int_equal(learn_offline(scratch, dataset, &result), TRP_OK);
     assert_non_null(strstr(result.reason, " learner steps done"));
     char *path = NULL, *learner = xasprintf("%s/learner", result.run_dir);
@@ -622,6 +631,25 @@ static void a_node_that_does_not_end_is_named_and_left(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* No --set makes an agent another one. */
+static void another_agent_does_not_go_on_with_a_run(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *sets[] = {"learner.max_steps=20"};
+    trp_run_options options = {.run_dir = scratch->run, .sets = sets, .set_count = 1, .seed = 1};
+    trp_run_result result;
+    trp_program *program = catch_program(1);
+    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
+    trp_program_destroy(program);
+    program = catch_program_of(trp_r2d2(&(trp_r2d2_options){.hidden = {8}, .core_size = 8}), 1);
+    options.resume = true;
+    assert_int_equal(trp_run(program, &options, &result), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "groups.actor.agent is r2d2, was dqn"));
+    assert_non_null(strstr(trp_last_error(),
+                           ": give the arguments that the run was started with, or start a new"));
+    trp_program_destroy(program);
+}
+
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
@@ -629,6 +657,7 @@ int main(void)
         TEST(a_program_runs_inside_a_test_and_goes_on),
         TEST(what_nodes_log_is_in_logs_and_not_on_standard_error),
         TEST(deterministic_learners_that_act_repeat_bit_for_bit),
+        TEST(another_agent_does_not_go_on_with_a_run),
         TEST(a_learner_without_actors_learns_from_what_a_run_stored),
         TEST(a_program_runs_inside_a_test_and_goes_on),
         TEST(a_dataset_that_is_not_there_ends_the_run),

@@ -658,6 +658,19 @@ static void the_directory_of_a_running_run_is_nobody_elses(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGTERM);
 }
 
+/* Though it is looked at before what the program prepares, too. */
+static void what_a_resume_differs_in_is_told_once(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "prepares_learners", NULL), 0);
+    const char *away[] = {"/bin/rm", "-r", "first", NULL};
+    assert_int_equal(scene_run(scene, away), 0);
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=run", "--set=first.prefetch=3",
+                          "--",           "prepares_learners", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_int_equal(count_in(scene, "err", "resumed with first.prefetch=3, it was 2"), 1);
+}
+
 /* Who has just taken it has not written anything yet. */
 static void who_holds_a_run_directory_is_named(void **state)
 {
@@ -770,6 +783,7 @@ int main(void)
         TEST(the_terminal_has_warnings_of_nodes_or_what_it_is_told_to_have),
         TEST(long_lines_arrive_whole),
         TEST(the_directory_of_a_running_run_is_nobody_elses),
+        TEST(what_a_resume_differs_in_is_told_once),
         TEST(who_holds_a_run_directory_is_named),
         TEST(learners_of_one_program_begin_differently),
         TEST(a_child_has_four_descriptors_of_ours),

@@ -16,19 +16,52 @@ bool flags_decimal(const char *text, double *value)
     return text[0] && text[strspn(text, "0123456789+-.eE")] == '\0' && !*end && isfinite(*value);
 }
 
+static bool times_ten(uint64_t *magnitude, uint64_t digit)
+{
+    return !__builtin_mul_overflow(*magnitude, 10, magnitude) &&
+           !__builtin_add_overflow(*magnitude, digit, magnitude);
+}
+
+/* Appends `count` zeros. */
+static bool scale_up(uint64_t *magnitude, int64_t count)
+{
+    while (*magnitude > 0 && count-- > 0)
+        if (!times_ten(magnitude, 0))
+            return false;
+    return true;
+}
+
+/* Exact, where a double would round. *scale: the power of ten that the magnitude is to be
+ * multiplied with, which ends in no zero. */
+static bool take_digits(const char *text, uint64_t *magnitude, int64_t *scale)
+{
+    int64_t zeros = 0, behind = 0;
+    bool fraction = false;
+    *magnitude = 0;
+    for (; *text && *text != 'e' && *text != 'E'; text++) {
+        behind += fraction;
+        fraction |= *text == '.';
+        zeros += *text == '0';
+        if (*text == '0' || *text == '.')
+            continue;
+        if (!scale_up(magnitude, zeros) || !times_ten(magnitude, (uint64_t)(*text - '0')))
+            return false;
+        zeros = 0;
+    }
+    long exponent = *text ? strtol(text + 1, NULL, 10) : 0;
+    *scale = (exponent > INT32_MAX ? INT32_MAX : exponent < INT32_MIN ? INT32_MIN : exponent) +
+             zeros - behind;
+    return true;
+}
+
 bool flags_whole(const char *text, bool *negative, uint64_t *magnitude)
 {
     double value;
+    int64_t scale;
     *negative = text[0] == '-';
-    if (!flags_decimal(text, &value))
-        return false;
-    const char *digits = text + *negative;
-    errno = 0;
-    *magnitude = strtoull(digits, NULL, 10);
-    if (digits[strspn(digits, "0123456789")] == '\0')
-        return errno == 0;
-    *magnitude = (uint64_t)fmin(fabs(value), 0x1p53);
-    return fabs(value) < 0x1p53 && value == trunc(value); /* above others round to it */
+    return flags_decimal(text, &value) &&
+           take_digits(text + (text[0] == '-' || text[0] == '+'), magnitude, &scale) &&
+           (scale >= 0 || *magnitude == 0) && scale_up(magnitude, scale);
 }
 
 bool flags_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)

@@ -13,7 +13,7 @@ enum { FLAGS_REFUSED = ECANCELED };
 /* A number as somebody writes it: digits, and a sign, a point or an exponent. */
 bool flags_decimal(const char *text, double *value);
 
-/* One that is whole; with a point or an exponent ("1e6") where it is exact as a double. */
+/* One that is whole, exactly, also with a point or an exponent ("1e6"). */
 bool flags_whole(const char *text, bool *negative, uint64_t *magnitude);
 
 /* A whole one from min to max, without a sign. */

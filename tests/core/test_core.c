@@ -123,6 +123,34 @@ static void whole_numbers_are_within_bounds_and_without_a_sign(void **state)
         assert_false(flags_u64(wrong[i], 1, 10, &value));
 }
 
+static void whole_numbers_with_a_point_or_an_exponent_are_exact(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } right[] = {{"1e16", 10000000000000000},
+                 {"9007199254740993.0", 9007199254740993},
+                 {"1.8446744073709551615e19", UINT64_MAX},
+                 {"18446744073709551615000e-3", UINT64_MAX},
+                 {"0.00012e5", 12},
+                 {"1000000000000000000000000e-24", 1},
+                 {"0e99999999999999999999", 0},
+                 {"0.000000000000000000000", 0},
+                 {"7.000000000000000000000000000000", 7},
+                 {"100E-1", 10}};
+    static const char *const wrong[] = {"1.8446744073709551616e19", "9007199254740993.5",
+                                        "1e20",                     "1e-1",
+                                        "123e-400",                 "0.00012e4"};
+    uint64_t value;
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        assert_true(flags_u64(right[i].text, 0, UINT64_MAX, &value));
+        assert_true(value == right[i].value);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_false(flags_u64(wrong[i], 0, UINT64_MAX, &value));
+}
+
 /* ---- clock ---- */
 
 static void a_fake_clock_stands_until_it_is_advanced(void **state)
@@ -633,6 +661,7 @@ int main(void)
         cmocka_unit_test(each_thread_has_its_own_error),
         cmocka_unit_test(codes_have_names_and_words),
         cmocka_unit_test(whole_numbers_are_within_bounds_and_without_a_sign),
+        cmocka_unit_test(whole_numbers_with_a_point_or_an_exponent_are_exact),
         cmocka_unit_test(a_fake_clock_stands_until_it_is_advanced),
         cmocka_unit_test(deadlines_saturate),
         cmocka_unit_test(a_buffer_grows_and_keeps_its_bytes),

@@ -154,13 +154,26 @@ static char *escape_blanks(const char *text)
     return buffer_text(&out);
 }
 
+/* Runs it with the library's directory before all others; the program gets the user's list. */
+static trp_status run_pkg_config(const struct launch *launch, char **argv, struct buffer *out)
+{
+    static const char name[] = "PKG_CONFIG_PATH";
+    char *before = getenv(name) ? xstrdup(getenv(name)) : NULL;
+    char *search = xasprintf("%s%s%s", launch->pc_dir, before ? ":" : "", before ? before : "");
+    setenv(name, search, 1);
+    trp_status status = run(launch, argv, out);
+    if (before)
+        setenv(name, before, 1);
+    else
+        unsetenv(name);
+    free(search);
+    free(before);
+    return status;
+}
+
 /* Appends what pkg-config prints for troupe with this flag. */
 static trp_status ask_pkg_config(const struct launch *launch, const char *flag, struct words *words)
 {
-    const char *before = getenv("PKG_CONFIG_PATH");
-    char *search = xasprintf("%s%s%s", launch->pc_dir, before ? ":" : "", before ? before : "");
-    setenv("PKG_CONFIG_PATH", search, 1);
-    free(search);
     struct words argv = {0};
     struct buffer out = {0};
     words_add(&argv, xstrdup("pkg-config"));
@@ -171,7 +184,7 @@ static trp_status ask_pkg_config(const struct launch *launch, const char *flag, 
     }
     words_add(&argv, xstrdup(flag));
     words_add(&argv, xstrdup("troupe"));
-    trp_status status = run(launch, argv.words, &out);
+    trp_status status = run_pkg_config(launch, argv.words, &out);
     if (status == TRP_OK)
         words_split(words, buffer_text(&out));
     buffer_cleanup(&out);

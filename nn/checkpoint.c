@@ -1,8 +1,8 @@
 /* Reading safetensors: eight bytes of header length, a JSON header, the data. The file may be cut,
  * corrupt or somebody else's, so nothing is believed: lengths are compared with what is there
- * before memory is taken, every tensor's range with its shape, the ranges with each other: they must
- * cover the data without gap or overlap, and the data with its sum. What comes back is then safe to
- * use by pointer. */
+ * before memory is taken, every tensor's range with its shape, the ranges with each other, as they
+ * must cover the data without gap or overlap, and the data with its sum. What comes back is then
+ * safe to use by pointer. */
 #include "checkpoint.h"
 
 #include <assert.h>
@@ -236,10 +236,11 @@ static trp_status check_sum(const trp_checkpoint *c)
     snprintf(text, sizeof text, "%08" PRIx32, crc32c(0, c->data, c->data_bytes));
     if (!written || strcmp(written, text) == 0)
         return TRP_OK;
-    return trp_fail(TRP_DATA_LOSS,
-                    "%s: its data is not what was written: its crc32c is %s, that in its "
-                    CHECKPOINT_METADATA " is %.8s",
-                    c->name, text, written);
+    return trp_fail(
+        TRP_DATA_LOSS,
+        "%s: its data is not what was written: its crc32c is %s, that in its " CHECKPOINT_METADATA
+        " is %.8s",
+        c->name, text, written);
 }
 
 /* ---- the file ---------------------------------------------------------------------------- */

@@ -196,6 +196,8 @@ static trp_status wait_for_peer_locked(trp_context *context, const struct peer *
 static trp_status open_channel(trp_context *context, uint32_t number, const char *name,
                                struct context_channel *channel)
 {
+    uint32_t index;
+    bool serves = program_node(context->host->options.program, number, &index)->kind == NODE_SERVER;
     struct host *host = context->host;
     struct peer *peer = &host->peers[number];
     char *address = NULL;
@@ -211,7 +213,9 @@ static trp_status open_channel(trp_context *context, uint32_t number, const char
     mutex_unlock(&host->mutex);
     if (address)
         status = trp_channel_create(&channel->channel, address,
-                                    &(trp_channel_options){.name = context->name});
+                                    &(trp_channel_options){
+                                        .name = context->name,
+                                        .connect_timeout_ms = serves ? SERVER_CONNECT_MS : 0});
     free(address);
     return status;
 }

@@ -14,11 +14,13 @@
  *   announce NODE ADDRESS                   member NODE NUMBER RANK INDEX ADDRESS
  *   broken NODE NUMBER WHY                  generation NODE NUMBER NONCE RANK SIZE FIRST FOUNDER
  *   over NODE NUMBER                        dismissed NODE WHY
+ *   missed NODE SERVER WHY
  *
  * `failed` comes before a node withdraws what it serves, where its body does not do that itself,
  * and `done` when it has ended, failed or not. `over` asks for a generation above NUMBER. A
  * generation's members come first, by rank. NODE is a node's number in the graph; the rest is up to
- * the end of the packet. End of file means that the other side is gone. */
+ * the end of the packet, and SERVER that of one that does not answer. End of file means that the
+ * other side is gone. */
 #ifndef TRP_LAUNCH_CONTROL_H
 #define TRP_LAUNCH_CONTROL_H
 
@@ -39,6 +41,7 @@ enum control_verb {
     CONTROL_ANNOUNCE,
     CONTROL_BROKEN,
     CONTROL_OVER,
+    CONTROL_MISSED,
     CONTROL_BEGUN,
     CONTROL_PEER,
     CONTROL_GONE,

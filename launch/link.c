@@ -79,6 +79,13 @@ static void read_broken(struct run *run, const struct run_node *node, const char
     gangs_broken(run, node, number, rest);
 }
 
+static void read_missed(struct run *run, const struct run_node *node, const char *rest)
+{
+    uint64_t number = read_number(&rest);
+    if (number < run->program->node_count)
+        restart_missed(run, node, &run->nodes[number], rest);
+}
+
 static void link_apply(struct process_link *link, const struct control_message *message)
 {
     struct run *run = link->run;
@@ -111,6 +118,9 @@ static void link_apply(struct process_link *link, const struct control_message *
         break;
     case CONTROL_OVER:
         gangs_over(run, node, strtoull(message->rest, NULL, 10));
+        break;
+    case CONTROL_MISSED:
+        read_missed(run, node, message->rest);
         break;
     case CONTROL_DONE: /* a process is over when it has been reaped, a thread when it says so */
         if (run->options->mode == LAUNCH_THREADS)

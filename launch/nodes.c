@@ -16,6 +16,7 @@
 #include "params.pb-c.h"
 #include "places.h"
 #include "run_dir.h"
+#include "server_watch.h"
 
 enum {
     REPLAY_REPORT_MS = 500,
@@ -232,7 +233,8 @@ static trp_status dial_servers(trp_context *context, trp_learner_servers *server
     const struct node_group *group = program_group(context->host->options.program, options->server);
     *servers = (trp_learner_servers){.worker = context->index,
                                      .workers = context->group->count,
-                                     .goes_on = options->on_failure == TRP_ON_FAILURE_CONTINUE};
+                                     .goes_on = options->on_failure == TRP_ON_FAILURE_CONTINUE,
+                                     .watch = server_watch(context)};
     *services = xcalloc(group ? group->count : 1, sizeof **services);
     if (!group)
         return TRP_OK;

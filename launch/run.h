@@ -204,6 +204,11 @@ bool restart_node(struct run *run, struct run_node *node);
  * need begin once more, and learners have failed if none of their group saves what it learned. */
 void restarts_tick(struct run *run);
 
+/* A learner has had no answer of a server for half of collective_timeout_ms: one that has been
+ * there for as long is ended, since it may only hang, and may begin again. */
+void restart_missed(struct run *run, const struct run_node *learner, struct run_node *server,
+                    const char *why);
+
 /* ---- link.c ------------------------------------------------------------------------------ */
 
 /* `fd` is taken. */

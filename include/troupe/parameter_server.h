@@ -109,6 +109,17 @@ TRP_API void trp_parameter_server_destroy(trp_parameter_server *server);
 
 /* ---- a learner's end --------------------------------------------------------------------- */
 
+/* Who knows more of servers than their calls tell. Called by learners' threads. */
+typedef struct {
+    /* Whether a server has ended and will not be started again, and how it ended: calls to it fail
+     * at once. */
+    bool (*is_gone)(void *watcher, size_t server, char *how, size_t size);
+    /* A server that may be there has not answered for half the group's timeout. If it is started
+     * again now, calls to it go on. */
+    void (*miss)(void *watcher, size_t server, const char *why);
+    void *watcher;
+} trp_server_watch;
+
 /* The servers of a learner (trp_learner_group_options); all is borrowed. */
 typedef struct {
     const char *name;                  /* of the servers, in messages: "server" */
@@ -117,6 +128,7 @@ typedef struct {
     trp_parameter_server_options options;
     uint32_t worker, workers; /* this learner is number `worker` of so many */
     bool goes_on; /* where one does not push for the group's timeout, others go on without it */
+    trp_server_watch watch; /* zeroed: calls are tried until the timeout */
 } trp_learner_servers;
 
 TRP_END_DECLS

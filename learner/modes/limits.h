@@ -38,6 +38,7 @@ enum {
      * a new worker hears it for what it did not say. */
     SERVER_TURNS_AT_ONCE = 8,
     SERVER_TIMEOUT_MS = 30000,
+    SERVER_WORDS_BYTES = 512, /* server_link.c: how a server ended; what it said last is longer */
     /* server.c: who waits for batches says so twice as often; others take it for silent later. */
     SERVER_IDLE_MS = 5000,
     /* server_link.c: a copy of values that are written meanwhile is made again; 7 MB take less than

@@ -220,29 +220,78 @@ static trp_status call_once(const struct server_link *link, const char *method,
                     &(trp_call_options){.timeout_ms = time_left_ms(deadline), .room = room});
 }
 
+/* Of one call. */
+struct tries {
+    struct deadline give_up, miss; /* miss: then whoever watches servers is told; never: nobody */
+    uint32_t failures;
+};
+
+static struct deadline miss_from_now(const struct server_link *link)
+{
+    return link->links->servers->watch.miss ? deadline_in_ms(&clock_monotonic, timeout_of(link) / 2)
+                                            : DEADLINE_NEVER;
+}
+
+static void miss_server(const struct server_link *link, struct tries *tries)
+{
+    const trp_server_watch *watch = &link->links->servers->watch;
+    char *why = xasprintf("%s has had no answer for %g s", link->links->learner,
+                          timeout_of(link) / 2e3);
+    watch->miss(watch->watcher, link->server, why);
+    free(why);
+    tries->miss = DEADLINE_NEVER;
+}
+
+/* In trp_last_error(), if it is. */
+static bool server_is_gone(const struct server_link *link)
+{
+    char how[SERVER_WORDS_BYTES];
+    const trp_server_watch *watch = &link->links->servers->watch;
+    if (!watch->is_gone || !watch->is_gone(watch->watcher, link->server, how, sizeof how))
+        return false;
+    trp_fail(TRP_UNAVAILABLE, "it is gone: %s", how);
+    return true;
+}
+
+/* Whether a call that failed may be tried again. */
+static bool may_try_again(const struct server_link *link, trp_status status, struct tries *tries)
+{
+    bool is_away = status_is_transient(status);
+    if ((!is_away && status != TRP_RESOURCE_EXHAUSTED) ||
+        deadline_passed(tries->give_up, &clock_monotonic))
+        return false;
+    if (!is_away) /* but it answers */
+        tries->miss = miss_from_now(link);
+    else if (deadline_passed(tries->miss, &clock_monotonic))
+        miss_server(link, tries);
+    if (tries->failures++ == 0)
+        trp_log(TRP_WARN, "parameter server is away server=%s/%" PRIu32 " reason=%s",
+                link->links->servers->name, link->server, trp_last_error());
+    return true;
+}
+
 /* A server that is started again answers before long; one whose disk is full may have room then. */
 static trp_status call_server(const struct server_link *link, const char *method,
                               const ProtobufCMessage *request, trp_reply_room *room,
                               ProtobufCMessage **reply)
 {
-    struct deadline give_up = deadline_in_ms(&clock_monotonic, timeout_of(link));
+    struct tries tries = {.give_up = deadline_in_ms(&clock_monotonic, timeout_of(link)),
+                          .miss = miss_from_now(link)};
     const char *name = link->links->servers->name;
-    for (uint32_t failures = 0;; failures++) {
-        trp_status status = call_once(link, method, request, give_up, room, reply);
-        if (status == TRP_OK && failures > 0)
+    for (;;) {
+        struct deadline until = deadline_earlier(tries.give_up, tries.miss);
+        trp_status status = call_once(link, method, request, until, room, reply);
+        if (status == TRP_OK && tries.failures > 0)
             trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32, name, link->server);
         if (status == TRP_OK)
             return TRP_OK;
-        bool lasts = !status_is_transient(status) && status != TRP_RESOURCE_EXHAUSTED;
-        if (lasts || deadline_passed(give_up, &clock_monotonic))
+        bool is_away = status_is_transient(status), is_gone = is_away && server_is_gone(link);
+        if (is_gone || !may_try_again(link, status, &tries))
             return trp_fail(status, "%s of '%s' at %s/%" PRIu32 "%s: %s", method,
                             link->vector->spec->name, name, link->server,
-                            status_is_transient(status) ? ", which did not answer in time" : "",
+                            is_away && !is_gone ? ", which did not answer in time" : "",
                             trp_last_error());
-        if (failures == 0)
-            trp_log(TRP_WARN, "parameter server is away server=%s/%" PRIu32 " reason=%s", name,
-                    link->server, trp_last_error());
-        pause_before_retry(link, failures);
+        pause_before_retry(link, tries.failures - 1);
     }
 }
 

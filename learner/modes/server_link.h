@@ -45,9 +45,9 @@ struct server_link {
 };
 
 /* `grads` and `values` are of the vector; a push that goes compressed scales its gradient. All
- * calls are tried again until the group's timeout has passed, and no server has a learner wait for
- * longer than it may wait for all others; what they fail with then names the server. CANCELLED:
- * this learner is to stop. */
+ * calls are tried again until the group's timeout has passed, or the server is gone for good, and
+ * no server has a learner wait for longer than it may wait for all others; what they fail with then
+ * names the server. CANCELLED: this learner is to stop. */
 TRP_MUST_USE trp_status server_link_join(struct server_link *link, uint64_t steps);
 TRP_MUST_USE trp_status server_link_push(struct server_link *link, float *grads, float scale,
                                          uint64_t new_steps);

@@ -110,11 +110,23 @@ static void end_write(struct server_table *table)
     table_values_end(&table->values, state_of(table));
 }
 
+/* Of a run that goes on: its directory may be gone. */
+static void tell_nothing_is_kept(const struct server_table *table,
+                                 const Troupe__ServerJoinRequest *request)
+{
+    if (table->keep.checkpoint && request->optimizer_steps > 0)
+        trp_log(TRP_WARN,
+                "parameter server has kept nothing, and begins with what a learner has vector=%s "
+                "learner=%s steps=%" PRIu64,
+                table->vector, request->name, request->optimizer_steps);
+}
+
 trp_status server_table_load(struct server_table *table, const Troupe__ServerJoinRequest *request)
 {
     bool found;
     TRP_TRY(keep_load(&table->keep, &table->shard, &table->steps, &found));
     if (!found) {
+        tell_nothing_is_kept(table, request);
         table->steps = request->steps;
         TRP_TRY(begin_with(&table->shard, request));
         TRP_TRY(server_table_save(table, true));
@@ -266,9 +278,15 @@ trp_status server_table_lose_silent(struct server_table *table,
 trp_status server_table_push(struct server_table *table, const struct shard_push *push,
                              uint64_t new_steps, enum shard_answer *answer)
 {
-    if (!table->shard.workers[push->worker].present)
+    bool was_left_out = !table->shard.workers[push->worker].present;
+    if (was_left_out)
         TRP_TRY(change_presence(table, push->worker, KEEP_JOIN));
     *answer = shard_judge(&table->shard, push);
+    if (was_left_out && *answer == SHARD_REPEATED)
+        trp_log(TRP_WARN,
+                "learner is back: the gradient that others did not wait for counts for nothing "
+                "learner=%s vector=%s",
+                table->workers[push->worker].name, table->vector);
     bool takes = *answer == SHARD_TAKEN || *answer == SHARD_DROPPED;
     if (takes)
         TRP_TRY(keep_append(&table->keep, KEEP_PUSH, push, new_steps));

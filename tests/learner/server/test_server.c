@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "tests/core/captured.h"
+
 enum { LEARNERS_HERE = 2 };
 
 /* ---- one learner ----------------------------------------------------------------------------- */
@@ -333,6 +335,7 @@ static void a_learner_goes_on_with_its_servers_or_its_checkpoint(void **state)
     (void)state;
     for (uint32_t lost = 0; lost < 2; lost++) {
         struct site site, other;
+        struct captured log;
         float params[COUNT], expected[COUNT];
         site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_SYNC}, false);
         char *dir = xasprintf("%s/learner", site.dir);
@@ -345,7 +348,12 @@ static void a_learner_goes_on_with_its_servers_or_its_checkpoint(void **state)
         lesson.site = lost ? &other : &site;
         lesson.steps = 9;
         lesson.resume = true;
+        trp_log_set_level(TRP_WARN);
+        capture_begin(&log);
         learn(&lesson, params);
+        capture_end(&log);
+        trp_log_set_level(TRP_ERROR);
+        assert_int_equal(captured_count(&log, "has kept nothing"), lost ? SERVERS : 0);
         learn_alone(&rates[1], 9, expected);
         assert_memory_equal(params, expected, sizeof expected);
         assert_int_equal(trp_parameter_server_read(lesson.site->lines[0].server).versions, 9);

@@ -17,6 +17,7 @@
 #include "learner/server/keys.h"
 #include "learner/server/shard.h"
 #include "parameter_server.pb-c.h"
+#include "tests/core/captured.h"
 #include "tests/core/patience.h"
 
 enum { COUNT = 3000 };
@@ -226,6 +227,38 @@ static void who_waits_for_others_is_there(void **state)
     trp_parameter_server_destroy(waiting.server);
 }
 
+/* Its number is that of a round which has ended: as one that came again it changes nothing. */
+static void a_gradient_that_was_not_waited_for_is_told_of(void **state)
+{
+    (void)state;
+    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
+    struct captured log;
+    Troupe__ServerPushRequest push = push_of(1);
+    take_one(server, &push);
+    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
+    request.vector = (char *)(uintptr_t) "params";
+    request.keys = push.keys;
+    request.wait_ms = UINT64_MAX;
+    request.patience_ms = 1;
+    request.goes_on = true;
+    Troupe__ServerPullReply *pulled = (Troupe__ServerPullReply *)ask(server, "Pull", &request.base);
+    assert_false(pulled->wait);
+    protobuf_c_message_free_unpacked(&pulled->base, NULL);
+
+    push.worker = 1;
+    capture_begin(&log);
+    Troupe__ServerPushReply *late = (Troupe__ServerPushReply *)ask(server, "Push", &push.base);
+    Troupe__ServerPushReply *again = (Troupe__ServerPushReply *)ask(server, "Push", &push.base);
+    capture_end(&log);
+    assert_int_equal(late->answer, SHARD_REPEATED);
+    assert_int_equal(again->answer, SHARD_REPEATED);
+    assert_int_equal(captured_count(&log, "counts for nothing"), 1);
+    assert_int_equal(captured_count(&log, "learner=learner/0 vector=params"), 1);
+    protobuf_c_message_free_unpacked(&late->base, NULL);
+    protobuf_c_message_free_unpacked(&again->base, NULL);
+    trp_parameter_server_destroy(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +266,7 @@ int main(void)
         cmocka_unit_test(a_pull_waits_no_longer_than_the_server_lets_it),
         cmocka_unit_test(all_who_are_silent_are_named),
         cmocka_unit_test(who_says_that_it_is_idle_is_there),
+        cmocka_unit_test(a_gradient_that_was_not_waited_for_is_told_of),
         cmocka_unit_test(who_waits_for_others_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

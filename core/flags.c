@@ -48,9 +48,10 @@ static bool take_digits(const char *text, uint64_t *magnitude, int64_t *scale)
             return false;
         zeros = 0;
     }
-    long exponent = *text ? strtol(text + 1, NULL, 10) : 0;
-    *scale = (exponent > INT32_MAX ? INT32_MAX : exponent < INT32_MIN ? INT32_MIN : exponent) +
-             zeros - behind;
+    int64_t exponent = *text ? strtol(text + 1, NULL, 10) : 0;
+    if (exponent > INT32_MAX || exponent < INT32_MIN) /* no text has so many digits */
+        exponent = exponent < 0 ? INT32_MIN : INT32_MAX;
+    *scale = exponent + zeros - behind;
     return true;
 }
 

@@ -42,8 +42,8 @@ typedef struct {
 
 /* Writes `path` atomically, replacing what was there. Names and keys are unique, UTF-8 and not
  * empty; "__metadata__", and "crc32c" among notes, are taken (INVALID_ARGUMENT). Blocks until the
- * disk has it. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full), ABORTED (another writer
- * is at it) or INTERNAL name the file; then `path` is as before. */
+ * disk has it. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full), ABORTED (another
+ * writer is at it) or INTERNAL name the file; then `path` is as before. */
 TRP_API TRP_MUST_USE trp_status trp_checkpoint_write(const char *path,
                                                      const trp_checkpoint_tensor *tensors,
                                                      size_t tensor_count,

@@ -665,8 +665,9 @@ static void what_a_resume_differs_in_is_told_once(void **state)
     assert_int_equal(run_scenario(scene, "prepares_learners", NULL), 0);
     const char *away[] = {"/bin/rm", "-r", "first", NULL};
     assert_int_equal(scene_run(scene, away), 0);
-    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=run", "--set=first.prefetch=3",
-                          "--",           "prepares_learners", NULL};
+    const char *argv[] = {
+        LAUNCH_PROGRAM,      "--resume", "--run-dir=run", "--set=first.prefetch=3", "--",
+        "prepares_learners", NULL};
     assert_int_equal(scene_run(scene, argv), 0);
     assert_int_equal(count_in(scene, "err", "resumed with first.prefetch=3, it was 2"), 1);
 }

@@ -212,10 +212,10 @@ static trp_status open_channel(trp_context *context, uint32_t number, const char
     }
     mutex_unlock(&host->mutex);
     if (address)
-        status = trp_channel_create(&channel->channel, address,
-                                    &(trp_channel_options){
-                                        .name = context->name,
-                                        .connect_timeout_ms = serves ? SERVER_CONNECT_MS : 0});
+        status = trp_channel_create(
+            &channel->channel, address,
+            &(trp_channel_options){.name = context->name,
+                                   .connect_timeout_ms = serves ? SERVER_CONNECT_MS : 0});
     free(address);
     return status;
 }

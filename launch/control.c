@@ -20,10 +20,10 @@
 #include "core/hash.h"
 #include "limits.h"
 
-static const char *const verbs[] = {"hello",     "ready",  "report",     "program",  "failed",
-                                    "done",      "announce", "broken",   "over",     "missed",
-                                    "begun",     "peer",   "gone",       "stop",     "start",
-                                    "publisher", "member", "generation", "dismissed"};
+static const char *const verbs[] = {"hello",     "ready",    "report",     "program",  "failed",
+                                    "done",      "announce", "broken",     "over",     "missed",
+                                    "begun",     "peer",     "gone",       "stop",     "start",
+                                    "publisher", "member",   "generation", "dismissed"};
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 
 trp_status control_pair(int fds[2])

@@ -235,8 +235,8 @@ static struct deadline miss_from_now(const struct server_link *link)
 static void miss_server(const struct server_link *link, struct tries *tries)
 {
     const trp_server_watch *watch = &link->links->servers->watch;
-    char *why = xasprintf("%s has had no answer for %g s", link->links->learner,
-                          timeout_of(link) / 2e3);
+    char *why =
+        xasprintf("%s has had no answer for %g s", link->links->learner, timeout_of(link) / 2e3);
     watch->miss(watch->watcher, link->server, why);
     free(why);
     tries->miss = DEADLINE_NEVER;

@@ -139,9 +139,8 @@ static void whole_numbers_with_a_point_or_an_exponent_are_exact(void **state)
                  {"0.000000000000000000000", 0},
                  {"7.000000000000000000000000000000", 7},
                  {"100E-1", 10}};
-    static const char *const wrong[] = {"1.8446744073709551616e19", "9007199254740993.5",
-                                        "1e20",                     "1e-1",
-                                        "123e-400",                 "0.00012e4"};
+    static const char *const wrong[] = {
+        "1.8446744073709551616e19", "9007199254740993.5", "1e20", "1e-1", "123e-400", "0.00012e4"};
     uint64_t value;
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         assert_true(flags_u64(right[i].text, 0, UINT64_MAX, &value));

@@ -233,13 +233,15 @@ static trp_status check_sum(const trp_checkpoint *c)
 {
     const char *written = trp_checkpoint_note_get(c, CHECKPOINT_SUM);
     char text[CHECKPOINT_SUM_BYTES];
+    if (!written)
+        return TRP_OK;
     snprintf(text, sizeof text, "%08" PRIx32, crc32c(0, c->data, c->data_bytes));
-    if (!written || strcmp(written, text) == 0)
+    if (strcmp(written, text) == 0)
         return TRP_OK;
     return trp_fail(
         TRP_DATA_LOSS,
-        "%s: its data is not what was written: its crc32c is %s, that in its " CHECKPOINT_METADATA
-        " is %.8s",
+        "%s: its data is not what was written: its CRC-32C is %s, and not %.8s: whoever "
+        "has changed it leaves " CHECKPOINT_SUM " out of its " CHECKPOINT_METADATA,
         c->name, text, written);
 }
 

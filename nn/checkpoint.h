@@ -7,7 +7,7 @@
 #include <troupe/checkpoint.h>
 
 #define CHECKPOINT_METADATA "__metadata__"
-#define CHECKPOINT_SUM      "crc32c" /* a note: of the data, eight digits */
+#define CHECKPOINT_SUM      "troupe_crc32c" /* a note: of the data, eight digits */
 
 enum { CHECKPOINT_SUM_BYTES = 9 };
 

@@ -2,9 +2,9 @@
  * (https://huggingface.co/docs/safetensors), readable by its libraries.
  *
  * A file is written whole or not at all: to a temporary file beside it, fsync, rename, fsync of the
- * directory. Its __metadata__ has the CRC-32C of its data, as "crc32c", eight hexadecimal digits. A
- * reader trusts nothing in it: the header is bounded, every range is checked, and the data is
- * compared with its sum, where there is one: whoever changes the data leaves the note out. */
+ * directory. Its __metadata__ has the CRC-32C of its data, as "troupe_crc32c", eight hexadecimal
+ * digits. A reader trusts nothing in it: the header is bounded, every range is checked, and the
+ * data is compared with its sum, where there is one: whoever changes it leaves the note out. */
 #ifndef TRP_CHECKPOINT_H
 #define TRP_CHECKPOINT_H
 
@@ -41,9 +41,9 @@ typedef struct {
 } trp_checkpoint_note;
 
 /* Writes `path` atomically, replacing what was there. Names and keys are unique, UTF-8 and not
- * empty; "__metadata__", and "crc32c" among notes, are taken (INVALID_ARGUMENT). Blocks until the
- * disk has it. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full), ABORTED (another
- * writer is at it) or INTERNAL name the file; then `path` is as before. */
+ * empty; "__metadata__", and "troupe_crc32c" among notes, are taken (INVALID_ARGUMENT). Blocks
+ * until the disk has it. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full), ABORTED
+ * (another writer is at it) or INTERNAL name the file; then `path` is as before. */
 TRP_API TRP_MUST_USE trp_status trp_checkpoint_write(const char *path,
                                                      const trp_checkpoint_tensor *tensors,
                                                      size_t tensor_count,

@@ -177,11 +177,11 @@ static void the_sum_of_the_data_is_its_crc32c(void **state)
 {
     struct dir *dir = *state;
     const trp_checkpoint_tensor check = {"check", TRP_CHECKPOINT_U8, 1, {9}, "123456789"};
-    const trp_checkpoint_note taken = {"crc32c", "0"};
+    const trp_checkpoint_note taken = {"troupe_crc32c", "0"};
     trp_checkpoint *c;
     assert_ok(trp_checkpoint_write(dir->file, &check, 1, NULL, 0));
     assert_ok(trp_checkpoint_read(&c, dir->file));
-    assert_string_equal(trp_checkpoint_note_get(c, "crc32c"), "e3069283");
+    assert_string_equal(trp_checkpoint_note_get(c, "troupe_crc32c"), "e3069283");
     trp_checkpoint_destroy(c);
     assert_int_equal(trp_checkpoint_write(dir->file, &check, 1, &taken, 1), TRP_INVALID_ARGUMENT);
 }

@@ -38,7 +38,7 @@ struct log_record {
 
 static trp_status log_failed(const struct shard_keep *keep)
 {
-    return trp_fail(file_errno_status(errno, TRP_UNAVAILABLE), "%s: %s", keep->log,
+    return trp_fail(file_errno_status(errno, TRP_INTERNAL), "%s: %s", keep->log,
                     file_errno_words(errno));
 }
 

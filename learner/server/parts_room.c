@@ -37,14 +37,14 @@ trp_status parts_room_take(struct parts_room *room, struct staged_parts *staged,
     if (staged->numbers)
         return TRP_OK;
     if (bytes > room->limit)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+        return trp_fail(TRP_FAILED_PRECONDITION,
                         "a gradient of %" PRIu64 " bytes, the server takes in %" PRIu64
                         " (in_flight_bytes)",
                         bytes, room->limit);
     while (bytes > room->limit - room->bytes && (left = find_left_parts(room)))
         parts_room_leave(room, left);
     if (bytes > room->limit - room->bytes)
-        return trp_fail(TRP_UNAVAILABLE,
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
                         "%" PRIu64 " of %" PRIu64 " bytes (in_flight_bytes) are of pushes that are "
                         "not complete, a gradient has %" PRIu64,
                         room->bytes, room->limit, bytes);

@@ -27,8 +27,8 @@ struct staged_parts {
     float *numbers;
 };
 
-/* Memory for `count` numbers. UNAVAILABLE: others have what there is. RESOURCE_EXHAUSTED: there is
- * never so much. */
+/* Memory for `count` numbers. RESOURCE_EXHAUSTED: others have what there is. FAILED_PRECONDITION:
+ * there is never so much. */
 TRP_MUST_USE trp_status parts_room_take(struct parts_room *room, struct staged_parts *staged,
                                         size_t count);
 

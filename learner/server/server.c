@@ -106,7 +106,7 @@ static trp_status add_table(trp_parameter_server *server, const Troupe__ServerJo
 {
     struct shard_options options = options_of(server, request);
     if (server->table_count == TRP_UPDATER_VECTORS_MAX)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s has %zu vectors already", server->name,
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s has %zu vectors already", server->name,
                         server->table_count);
     TRP_TRY(server_table_create(table, &options, &server->parts_room, request));
     keep_init(&(*table)->keep, server->dir, request->vector,
@@ -191,6 +191,7 @@ static trp_status take_locked(trp_parameter_server *server,
     reply->unknown_worker = !table;
     if (!table)
         return TRP_OK;
+    server_table_attend(table, request->patience_ms);
     if (request->idle) {
         table->workers[request->worker].heard_ns = clock_now_ns(&clock_monotonic);
         say_how_it_is(server, table, request, reply);

@@ -258,7 +258,7 @@ static void a_log_that_cannot_be_read_is_not_cut(void **state)
     struct scene *scene = *state;
     push_often(scene, 10);
     disk.reads = EIO;
-    check_is_refused(scene, TRP_UNAVAILABLE, strerror(EIO));
+    check_is_refused(scene, TRP_INTERNAL, strerror(EIO));
     disk.reads = 0;
     check_nothing_is_lost(scene);
 }

@@ -50,7 +50,7 @@ static void is_complete(struct table *table, uint32_t worker)
 
 static void check_waits(struct table *table, uint32_t worker)
 {
-    assert_int_equal(part_comes(table, worker), TRP_UNAVAILABLE);
+    assert_int_equal(part_comes(table, worker), TRP_RESOURCE_EXHAUSTED);
     assert_string_equal(trp_last_error(), "8000 of 11999 bytes (in_flight_bytes) are of pushes "
                                           "that are not complete, a gradient has 4000");
     assert_null(table->workers[worker].numbers);
@@ -101,7 +101,7 @@ static void what_never_has_room_is_refused_for_good(void **state)
     (void)state;
     table_begin(&table);
     assert_int_equal(parts_room_take(&table.room, &long_one, 3 * (size_t)COUNT),
-                     TRP_RESOURCE_EXHAUSTED);
+                     TRP_FAILED_PRECONDITION);
     assert_null(long_one.numbers);
     assert_int_equal(part_comes(&table, 0), TRP_OK);
     table_end(&table);

@@ -282,7 +282,7 @@ static void parts_that_stop_coming_leave_their_room(void **state)
     assert_int_equal(part_of_worker(asked, 0, 0, 0, &part), TRP_OK);
     assert_int_equal(part_of_worker(asked, 0, 1, 0, &part), TRP_OK);
     struct deadline give_up = deadline_in_ms(&clock_monotonic, 20000);
-    while (part_of_worker(asked, 1, 0, 0, &part) == TRP_UNAVAILABLE)
+    while (part_of_worker(asked, 1, 0, 0, &part) == TRP_RESOURCE_EXHAUSTED)
         assert_false(deadline_passed(give_up, &clock_monotonic));
     push_of_worker(asked, 1, 0, 1);
     check_values(asked, 1, 1);
@@ -297,7 +297,7 @@ static void parts_that_stop_coming_leave_their_room(void **state)
 static void a_gradient_that_never_has_room_is_refused_for_good(void **state)
 {
     bool part;
-    assert_int_equal(part_of_worker(*state, 0, 0, 0, &part), TRP_RESOURCE_EXHAUSTED);
+    assert_int_equal(part_of_worker(*state, 0, 0, 0, &part), TRP_FAILED_PRECONDITION);
     assert_non_null(strstr(trp_last_error(), "learner/0 pushed to 'params': a gradient of "));
     assert_non_null(strstr(trp_last_error(), "in_flight_bytes"));
 }

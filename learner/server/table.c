@@ -216,14 +216,29 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     return TRP_OK;
 }
 
+void server_table_attend(struct server_table *table, uint64_t patience_ms)
+{
+    int64_t now_ns = clock_now_ns(&clock_monotonic);
+    uint64_t gap_ms = (uint64_t)(now_ns - table->attended_ns) / 1000000;
+    if (gap_ms > SERVER_GAP_MS && gap_ms > patience_ms - patience_ms / 4)
+        table->attended_since_ns = now_ns;
+    table->attended_ns = now_ns;
+}
+
+static int64_t later_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 size_t server_table_silent(const struct server_table *table, uint64_t patience_ms, uint32_t *silent)
 {
     int64_t now_ns = clock_now_ns(&clock_monotonic);
     size_t count = 0;
     for (uint32_t i = 0; patience_ms > 0 && i < table->shard.options.workers; i++) {
         const struct server_table_worker *worker = &table->workers[i];
+        int64_t since_ns = later_of(worker->heard_ns, table->attended_since_ns);
         if (worker->name && worker->waits == 0 &&
-            (uint64_t)(now_ns - worker->heard_ns) / 1000000 > patience_ms)
+            (uint64_t)(now_ns - since_ns) / 1000000 > patience_ms)
             silent[count++] = i;
     }
     return count;
@@ -251,11 +266,13 @@ trp_status server_table_lose_silent(struct server_table *table,
     int64_t now_ns = clock_now_ns(&clock_monotonic);
     int64_t patience_ns =
         request->patience_ms < INT32_MAX ? (int64_t)request->patience_ms * 1000000 : INT64_MAX / 2;
+    server_table_attend(table, request->patience_ms);
     if (table->waited_ns == 0 || table->waited_clock != least) {
         table->waited_ns = now_ns;
         table->waited_clock = least;
     }
-    *until = (struct deadline){table->waited_ns + patience_ns};
+    int64_t since_ns = later_of(table->waited_ns, table->attended_since_ns);
+    *until = (struct deadline){since_ns + patience_ns};
     if (slowest == UINT32_MAX || now_ns < until->at_ns)
         return TRP_OK;
     const char *name = table->workers[slowest].name ? table->workers[slowest].name : "a learner";
@@ -278,11 +295,12 @@ trp_status server_table_lose_silent(struct server_table *table,
 trp_status server_table_push(struct server_table *table, const struct shard_push *push,
                              uint64_t new_steps, enum shard_answer *answer)
 {
-    bool was_left_out = !table->shard.workers[push->worker].present;
-    if (was_left_out)
+    const struct shard_worker before = table->shard.workers[push->worker];
+    if (!before.present)
         TRP_TRY(change_presence(table, push->worker, KEEP_JOIN));
     *answer = shard_judge(&table->shard, push);
-    if (was_left_out && *answer == SHARD_REPEATED)
+    bool is_new = push->sequence >= before.clock && push->range_count > 0;
+    if (!before.present && is_new && *answer == SHARD_REPEATED)
         trp_log(TRP_WARN,
                 "learner is back: the gradient that others did not wait for counts for nothing "
                 "learner=%s vector=%s",

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -50,7 +51,9 @@ static trp_parameter_server *server_with(uint32_t workers, uint32_t rule)
     join.optimizer = &sgd;
     join.values = (ProtobufCBinaryData){sizeof numbers, (uint8_t *)numbers};
     for (; join.worker < workers; join.worker++) {
-        join.name = (char[]){"learner/0"};
+        char name[] = {"learner/0"};
+        name[strlen(name) - 1] += (char)join.worker;
+        join.name = name;
         protobuf_c_message_free_unpacked(ask(server, "Join", &join.base), NULL);
     }
     return server;
@@ -227,36 +230,79 @@ static void who_waits_for_others_is_there(void **state)
     trp_parameter_server_destroy(waiting.server);
 }
 
-/* Its number is that of a round which has ended: as one that came again it changes nothing. */
-static void a_gradient_that_was_not_waited_for_is_told_of(void **state)
+static size_t silent_for(trp_parameter_server *server, uint64_t patience_ms)
+{
+    Troupe__ServerPushRequest idle = TROUPE__SERVER_PUSH_REQUEST__INIT;
+    idle.vector = (char *)(uintptr_t) "params";
+    idle.idle = true;
+    idle.patience_ms = patience_ms;
+    Troupe__ServerPushReply *reply = (Troupe__ServerPushReply *)ask(server, "Push", &idle.base);
+    size_t silent = reply->n_silent;
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return silent;
+}
+
+/* As when a run is suspended: who asks first would miss all others. */
+static void nobody_is_silent_when_nobody_was_heard_of(void **state)
 {
     (void)state;
-    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
-    struct captured log;
-    Troupe__ServerPushRequest push = push_of(1);
-    take_one(server, &push);
+    enum { SILENCE_MS = 1200 };
+    trp_parameter_server *server = server_with(2, TRP_SERVER_ASYNC);
+    assert_int_equal(silent_for(server, SILENCE_MS), 0);
+    struct deadline over = deadline_in_ms(&clock_monotonic, SILENCE_MS + 200);
+    while (!deadline_passed(over, &clock_monotonic))
+        poll(NULL, 0, 50);
+    assert_int_equal(silent_for(server, SILENCE_MS), 0);
+    struct deadline deadline = patience();
+    while (silent_for(server, SILENCE_MS) == 0)
+        look_again_soon(deadline, "the other one to be silent");
+    trp_parameter_server_destroy(server);
+}
+
+/* Of two workers at a server that keeps step; the other one is left out. */
+static void leave_other_out(trp_parameter_server *server)
+{
     Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
     request.vector = (char *)(uintptr_t) "params";
-    request.keys = push.keys;
+    request.keys = keys_hash(all, 2);
     request.wait_ms = UINT64_MAX;
     request.patience_ms = 1;
     request.goes_on = true;
     Troupe__ServerPullReply *pulled = (Troupe__ServerPullReply *)ask(server, "Pull", &request.base);
     assert_false(pulled->wait);
     protobuf_c_message_free_unpacked(&pulled->base, NULL);
+}
 
-    push.worker = 1;
-    capture_begin(&log);
-    Troupe__ServerPushReply *late = (Troupe__ServerPushReply *)ask(server, "Push", &push.base);
-    Troupe__ServerPushReply *again = (Troupe__ServerPushReply *)ask(server, "Push", &push.base);
-    capture_end(&log);
-    assert_int_equal(late->answer, SHARD_REPEATED);
-    assert_int_equal(again->answer, SHARD_REPEATED);
-    assert_int_equal(captured_count(&log, "counts for nothing"), 1);
-    assert_int_equal(captured_count(&log, "learner=learner/0 vector=params"), 1);
-    protobuf_c_message_free_unpacked(&late->base, NULL);
-    protobuf_c_message_free_unpacked(&again->base, NULL);
-    trp_parameter_server_destroy(server);
+/* Its number is that of a round which has ended: as one that came again it changes nothing, and one
+ * that did is no loss. */
+static void a_gradient_that_was_not_waited_for_is_told_of(void **state)
+{
+    (void)state;
+    for (uint64_t taken = 0; taken < 2; taken++) {
+        trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
+        struct captured log;
+        Troupe__ServerPushRequest push = push_of(1), late = push_of(1);
+        late.worker = 1;
+        if (taken)
+            take_one(server, &late);
+        take_one(server, &push);
+        push.sequence = 1;
+        if (taken)
+            take_one(server, &push);
+        leave_other_out(server);
+
+        capture_begin(&log);
+        for (int i = 0; i < 2; i++) {
+            Troupe__ServerPushReply *reply =
+                (Troupe__ServerPushReply *)ask(server, "Push", &late.base);
+            assert_int_equal(reply->answer, SHARD_REPEATED);
+            protobuf_c_message_free_unpacked(&reply->base, NULL);
+        }
+        capture_end(&log);
+        assert_int_equal(captured_count(&log, "counts for nothing learner=learner/1 vector=params"),
+                         !taken);
+        trp_parameter_server_destroy(server);
+    }
 }
 
 int main(void)
@@ -266,6 +312,7 @@ int main(void)
         cmocka_unit_test(a_pull_waits_no_longer_than_the_server_lets_it),
         cmocka_unit_test(all_who_are_silent_are_named),
         cmocka_unit_test(who_says_that_it_is_idle_is_there),
+        cmocka_unit_test(nobody_is_silent_when_nobody_was_heard_of),
         cmocka_unit_test(a_gradient_that_was_not_waited_for_is_told_of),
         cmocka_unit_test(who_waits_for_others_is_there),
     };

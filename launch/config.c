@@ -594,7 +594,7 @@ trp_status config_compare(const struct config *config, const trp_program *progra
         "%s: the run cannot go on with other values of what it has stored: %s: %s, or start a new "
         "run",
         config->path, comparison.refused,
-        comparison.graph ? "give the arguments that the run was started with"
+        comparison.graph ? "use the program that it was started with, and its arguments"
                          : "give the old ones with --set");
     free(comparison.refused);
     return status;

@@ -328,10 +328,35 @@ static uint32_t restarts_alone(const struct run *run, const struct node_group *g
     return run->options->mode == LAUNCH_THREADS ? 0 : group->options.server.restarts;
 }
 
+static bool may_restart_alone(const struct run *run, const struct run_node *node)
+{
+    return run->phase == RUNNING && !run_node_refuses(node) &&
+           node->restarts < restarts_alone(run, node->group);
+}
+
+/* But for suspensions. */
+static int64_t served_ms(const struct run *run, const struct run_node *node)
+{
+    int64_t since_ns = node->serves_ns > run->continued_ns ? node->serves_ns : run->continued_ns;
+    return node->address ? (clock_now_ns(&clock_monotonic) - since_ns) / 1000000 : 0;
+}
+
+void gangs_miss_server(struct run *run, const struct run_node *learner, struct run_node *server,
+                       const char *why)
+{
+    bool serves = learner->group->kind == NODE_LEARNER && server->group->kind == NODE_SERVER &&
+                  group_uses(learner->group, server->group);
+    if (!serves || !server->running || server->killed || !may_restart_alone(run, server) ||
+        served_ms(run, server) < learner->group->options.learner.collective_timeout_ms)
+        return;
+    run_node_failed(run, server, TRP_DEADLINE_EXCEEDED, why);
+    server->killed = true;
+    run->target->kill(run, server);
+}
+
 static bool restart_alone(struct run *run, struct run_node *node)
 {
-    if (run->phase != RUNNING || run_node_refuses(node) ||
-        node->restarts >= restarts_alone(run, node->group))
+    if (!may_restart_alone(run, node))
         return false;
     char words[RESTART_WORDS_BYTES];
     output_print(run->output, STDERR_FILENO, "%s: %s failed: %s: %s; log: %s/logs/%s-%u.log",

@@ -83,7 +83,7 @@ static void read_missed(struct run *run, const struct run_node *node, const char
 {
     uint64_t number = read_number(&rest);
     if (number < run->program->node_count)
-        restart_missed(run, node, &run->nodes[number], rest);
+        gangs_miss_server(run, node, &run->nodes[number], rest);
 }
 
 static void link_apply(struct process_link *link, const struct control_message *message)

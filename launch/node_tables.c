@@ -72,7 +72,7 @@ static const trp_option server_rows[] = {
     ROW(trp_parameter_server_options, durability, .choices = server_durabilities,
         .help = "what answered pushes survive a server's death by: a log, or not at all"),
     ROW(trp_parameter_server_options, restarts, .max = 1000000,
-        .help = "of a server whose process died; 0: the program fails"),
+        .help = "of a server that died or hangs; 0: the program fails"),
     ROW(trp_parameter_server_options, threads, .max = 1024,
         .help = "that take and step a long range in parts; 0: as there are cores, at most 4"),
     ROW(trp_parameter_server_options, in_flight_bytes, .unit = "bytes",
@@ -163,7 +163,7 @@ static const trp_option learner_rows[] = {
     ROW(trp_learner_options, restarts, .max = 1000000, .needs = "on_failure=continue",
         .help = "of a learner that failed, while the others go on; 0: it stays away"),
     ROW(trp_learner_options, collective_timeout_ms, .fallback = "10000", .min = 10, .max = 86400000,
-        .unit = "ms", .help = "that a learner waits for the others"),
+        .unit = "ms", .help = "that a learner waits for the others, or a server"),
     ROW(trp_learner_options, no_share,
         .help = "actors and learners on its host are reached like those elsewhere"),
 };

@@ -323,7 +323,7 @@ static char *describe_end(const struct process *process, const siginfo_t *info)
 {
     const struct run_node *node = process->node;
     if (node->killed)
-        return NULL; /* by us: stop.c has said why */
+        return NULL; /* by us, who said why: stop.c, gangs.c */
     if (info->si_code == CLD_EXITED)
         return describe_exit(process, info->si_status);
     if (info->si_status == SIGTERM && node->stop_requested)

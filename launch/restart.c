@@ -59,20 +59,6 @@ bool restart_node(struct run *run, struct run_node *node)
     return true;
 }
 
-void restart_missed(struct run *run, const struct run_node *learner, struct run_node *server,
-                    const char *why)
-{
-    int64_t lived_ms = (clock_now_ns(&clock_monotonic) - server->started_ns) / 1000000;
-    bool is_served = learner->group->kind == NODE_LEARNER && server->group->kind == NODE_SERVER &&
-                     group_uses(learner->group, server->group);
-    if (!is_served || run->phase != RUNNING || !server->running || server->killed ||
-        lived_ms < learner->group->options.learner.collective_timeout_ms / 2)
-        return;
-    run_node_failed(run, server, TRP_DEADLINE_EXCEEDED, why);
-    server->killed = true;
-    run->target->kill(run, server);
-}
-
 /* Runs, or has ended as it should, and written what it knew. */
 static bool member_saves(const struct run_node *node)
 {

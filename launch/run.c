@@ -108,6 +108,7 @@ void run_node_serves(struct run *run, struct run_node *node, const char *address
 {
     free(node->address);
     node->address = xstrdup(address);
+    node->serves_ns = clock_now_ns(&clock_monotonic);
     write_addresses(run);
     links_update(run);
     note(run, node, TRP_INFO, "serves address=%s", address);
@@ -184,6 +185,7 @@ static void suspend(struct run *run)
         run->target->suspend(run, false);
     int64_t gone_ns = clock_now_ns(&clock_monotonic) - since_ns;
     run->started_ns += gone_ns;
+    run->continued_ns = since_ns + gone_ns;
     run->level_deadline = deadline_put_off(run->level_deadline, gone_ns);
     run->stop_deadline = deadline_put_off(run->stop_deadline, gone_ns);
     gangs_put_off(run, gone_ns);

@@ -41,7 +41,7 @@ struct run_node {
     char last_lines[LAST_LINES_MAX][LAST_LINE_BYTES_MAX]; /* a ring */
     uint32_t line_count;
     uint32_t restarts; /* so far */
-    int64_t started_ns;
+    int64_t started_ns, serves_ns;
     uint32_t short_lives; /* in a row (restart.c) */
     int64_t pause_ms;     /* before it begins again */
     bool paused;          /* until then: */
@@ -111,7 +111,7 @@ struct run {
     struct deadline level_deadline, stop_deadline;
     bool kill_all;
 
-    int64_t started_ns;
+    int64_t started_ns, continued_ns; /* of which suspensions are no part; since the last one */
     struct deadline next_tick, next_progress;
     struct run_progress *progress;
 };
@@ -204,11 +204,6 @@ bool restart_node(struct run *run, struct run_node *node);
  * need begin once more, and learners have failed if none of their group saves what it learned. */
 void restarts_tick(struct run *run);
 
-/* A learner has had no answer of a server for half of collective_timeout_ms: one that has been
- * there for as long is ended, since it may only hang, and may begin again. */
-void restart_missed(struct run *run, const struct run_node *learner, struct run_node *server,
-                    const char *why);
-
 /* ---- link.c ------------------------------------------------------------------------------ */
 
 /* `fd` is taken. */
@@ -249,6 +244,11 @@ void gangs_tick(struct run *run);
 
 /* Members could say nothing for so long. */
 void gangs_put_off(struct run *run, int64_t ns);
+
+/* A learner has had no answer of a server for collective_timeout_ms. One that has served for as
+ * long and may begin again is ended, since it may only hang. */
+void gangs_miss_server(struct run *run, const struct run_node *learner, struct run_node *server,
+                       const char *why);
 
 /* A node has failed. True: it is a learner, the others of its group go on, and it may have been
  * started again; or a server that was; and the run has not failed. */

@@ -32,12 +32,19 @@ static void watched_is_missed(void *watcher, size_t server, const char *why)
     if (control_send(context->host->options.control_fd, CONTROL_SEND_MS, CONTROL_MISSED,
                      context->number, "%" PRIu32 " %s", server_number(context, server),
                      why) != TRP_OK)
-        trp_log(TRP_WARN, "the launcher was not told of a server that is missed: %s", why);
+        trp_log(TRP_WARN, "the launcher was not told of a missed server why=%s reason=%s", why,
+                trp_last_error());
 }
 
 trp_server_watch server_watch(trp_context *context)
 {
-    if (context->host->options.launcher == 0)
+    const struct node_group *servers =
+        program_group(context->host->options.program, context->group->options.learner.server);
+    if (!servers || context->host->options.launcher == 0)
         return (trp_server_watch){0};
-    return (trp_server_watch){watched_is_gone, watched_is_missed, context};
+    return (trp_server_watch){
+        .is_gone = watched_is_gone,
+        .miss = servers->options.server.restarts > 0 ? watched_is_missed : NULL,
+        .watcher = context,
+    };
 }

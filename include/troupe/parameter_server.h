@@ -56,7 +56,7 @@ typedef struct {
                                one, and parts keep all links busy for equally long (BytePS, Jiang et
                                al. 2020) */
     uint32_t durability;    /* a trp_server_durability */
-    uint32_t restarts;      /* of a server whose process died, within the run; after a pause as
+    uint32_t restarts;      /* of a server that died or hangs, within the run; after a pause as
                                learners (program.h) */
     uint32_t threads;       /* that take and step a long range (from a megabyte on) in parts, which
                                changes no bit; 0: as there are cores, at most 4 */
@@ -111,11 +111,11 @@ TRP_API void trp_parameter_server_destroy(trp_parameter_server *server);
 
 /* Who knows more of servers than their calls tell. Called by learners' threads. */
 typedef struct {
-    /* Whether a server has ended and will not be started again, and how it ended: calls to it fail
-     * at once. */
+    /* Whether a server has ended and will not be started again, and how it ended (cut to `size`):
+     * no call to it is tried once more. NULL: all are. */
     bool (*is_gone)(void *watcher, size_t server, char *how, size_t size);
-    /* A server that may be there has not answered for half the group's timeout. If it is started
-     * again now, calls to it go on. */
+    /* A server has not answered for the group's timeout: a call waits for as long again, once, for
+     * it to be started again. NULL: nobody would. */
     void (*miss)(void *watcher, size_t server, const char *why);
     void *watcher;
 } trp_server_watch;

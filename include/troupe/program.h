@@ -147,7 +147,7 @@ typedef struct {
     uint32_t restarts;             /* of a learner that failed, within the run. Any node that fails
                                       again within 10 s of its start begins again after a pause: 0.1
                                       s at first, twice as long each time, 5 s at most */
-    int64_t collective_timeout_ms; /* what a learner waits for the others */
+    int64_t collective_timeout_ms; /* what a learner waits for the others, and for a server */
     bool no_share; /* clients and learners on its host are reached like those elsewhere */
 } trp_learner_options;
 

@@ -38,7 +38,8 @@ enum {
      * a new worker hears it for what it did not say. */
     SERVER_TURNS_AT_ONCE = 8,
     SERVER_TIMEOUT_MS = 30000,
-    SERVER_WORDS_BYTES = 512, /* server_link.c: how a server ended; what it said last is longer */
+    SERVER_LAST_TRY_MS = 1000, /* server_link.c: when the time is over */
+    SERVER_WORDS_BYTES = 512,  /* server_link.c: how a server ended; what it said last is longer */
     /* server.c: who waits for batches says so twice as often; others take it for silent later. */
     SERVER_IDLE_MS = 5000,
     /* server_link.c: a copy of values that are written meanwhile is made again; 7 MB take less than

@@ -222,25 +222,11 @@ static trp_status call_once(const struct server_link *link, const char *method,
 
 /* Of one call. */
 struct tries {
-    struct deadline give_up, miss; /* miss: then whoever watches servers is told; never: nobody */
+    struct deadline until;
     uint32_t failures;
+    bool last;   /* the time is over, and it is asked once more */
+    bool missed; /* whoever watches servers was told */
 };
-
-static struct deadline miss_from_now(const struct server_link *link)
-{
-    return link->links->servers->watch.miss ? deadline_in_ms(&clock_monotonic, timeout_of(link) / 2)
-                                            : DEADLINE_NEVER;
-}
-
-static void miss_server(const struct server_link *link, struct tries *tries)
-{
-    const trp_server_watch *watch = &link->links->servers->watch;
-    char *why =
-        xasprintf("%s has had no answer for %g s", link->links->learner, timeout_of(link) / 2e3);
-    watch->miss(watch->watcher, link->server, why);
-    free(why);
-    tries->miss = DEADLINE_NEVER;
-}
 
 /* In trp_last_error(), if it is. */
 static bool server_is_gone(const struct server_link *link)
@@ -253,21 +239,47 @@ static bool server_is_gone(const struct server_link *link)
     return true;
 }
 
+static void miss_server(const struct server_link *link)
+{
+    const trp_server_watch *watch = &link->links->servers->watch;
+    char *why =
+        xasprintf("it has not answered %s for %g s", link->links->learner, timeout_of(link) / 1e3);
+    watch->miss(watch->watcher, link->server, why);
+    free(why);
+}
+
+/* Whether there is more time: for one last try, as this process may have been suspended together
+ * with the server; and then once more, for a server that whoever watches it starts again. */
+static bool take_more_time(const struct server_link *link, struct tries *tries)
+{
+    uint32_t timeout_ms = timeout_of(link);
+    if (!tries->last) {
+        uint32_t last_ms = timeout_ms < SERVER_LAST_TRY_MS ? timeout_ms : SERVER_LAST_TRY_MS;
+        tries->last = true;
+        tries->until = deadline_in_ms(&clock_monotonic, last_ms);
+        return true;
+    }
+    if (tries->missed || !link->links->servers->watch.miss)
+        return false;
+    miss_server(link);
+    tries->missed = true;
+    tries->last = false;
+    tries->until = deadline_in_ms(&clock_monotonic, timeout_ms);
+    return true;
+}
+
 /* Whether a call that failed may be tried again. */
 static bool may_try_again(const struct server_link *link, trp_status status, struct tries *tries)
 {
-    bool is_away = status_is_transient(status);
-    if ((!is_away && status != TRP_RESOURCE_EXHAUSTED) ||
-        deadline_passed(tries->give_up, &clock_monotonic))
+    bool is_away = status_is_transient(status), is_over;
+    if (!is_away && status != TRP_RESOURCE_EXHAUSTED)
         return false;
-    if (!is_away) /* but it answers */
-        tries->miss = miss_from_now(link);
-    else if (deadline_passed(tries->miss, &clock_monotonic))
-        miss_server(link, tries);
     if (tries->failures++ == 0)
-        trp_log(TRP_WARN, "parameter server is away server=%s/%" PRIu32 " reason=%s",
-                link->links->servers->name, link->server, trp_last_error());
-    return true;
+        trp_log(TRP_WARN, "parameter server %s server=%s/%" PRIu32 " reason=%s",
+                is_away ? "is away" : "has no room", link->links->servers->name, link->server,
+                trp_last_error());
+    is_over = deadline_passed(tries->until, &clock_monotonic);
+    return !is_over || (is_away && take_more_time(link, tries));
 }
 
 /* A server that is started again answers before long; one whose disk is full may have room then. */
@@ -275,12 +287,10 @@ static trp_status call_server(const struct server_link *link, const char *method
                               const ProtobufCMessage *request, trp_reply_room *room,
                               ProtobufCMessage **reply)
 {
-    struct tries tries = {.give_up = deadline_in_ms(&clock_monotonic, timeout_of(link)),
-                          .miss = miss_from_now(link)};
+    struct tries tries = {.until = deadline_in_ms(&clock_monotonic, timeout_of(link))};
     const char *name = link->links->servers->name;
     for (;;) {
-        struct deadline until = deadline_earlier(tries.give_up, tries.miss);
-        trp_status status = call_once(link, method, request, until, room, reply);
+        trp_status status = call_once(link, method, request, tries.until, room, reply);
         if (status == TRP_OK && tries.failures > 0)
             trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32, name, link->server);
         if (status == TRP_OK)

@@ -645,8 +645,9 @@ static void another_agent_does_not_go_on_with_a_run(void **state)
     options.resume = true;
     assert_int_equal(trp_run(program, &options, &result), TRP_FAILED_PRECONDITION);
     assert_non_null(strstr(trp_last_error(), "groups.actor.agent is r2d2, was dqn"));
-    assert_non_null(strstr(trp_last_error(),
-                           ": give the arguments that the run was started with, or start a new"));
+    assert_non_null(
+        strstr(trp_last_error(),
+               ": use the program that it was started with, and its arguments, or start"));
     trp_program_destroy(program);
 }
 

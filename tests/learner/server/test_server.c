@@ -1,6 +1,6 @@
 /* Learners whose parameters are on servers: what they learn is what one learns alone, to the bit,
  * through lost answers, servers that begin again, and resumes; the same called directly as over
- * sockets. And who is waited for, who is gone and who is named for it. */
+ * sockets. And who is waited for, and who is named for it. */
 #include "tests/learner/server/sites.h"
 
 #include <math.h>
@@ -666,40 +666,6 @@ static void who_leads_next_publishes_above_all_that_were_used(void **state)
     pair_end(&pair);
 }
 
-static void leave(struct falling *falling, uint64_t step)
-{
-    struct site *site = falling->context;
-    mutex_lock(&site->lines[2].mutex);
-    site->lines[2].gone = step >= 4;
-    mutex_unlock(&site->lines[2].mutex);
-}
-
-static void a_server_that_is_gone_is_named_within_the_deadline(void **state)
-{
-    (void)state;
-    struct site site;
-    trp_learner *learner;
-    site_begin(&site, (trp_parameter_server_options){.rule = TRP_SERVER_ASYNC}, true);
-    struct falling *falling = falling_create(&rates[0]);
-    trp_learner_servers servers = servers_of(&site, 0, 1);
-    falling->happens = leave;
-    falling->context = &site;
-    assert_int_equal(trp_learner_create(
-                         &learner,
-                         &(trp_learner_loop_options){
-                             .updater = &falling->base,
-                             .max_steps = 10,
-                             .group = {.mode = "server", .timeout_ms = 1000, .servers = &servers}}),
-                     TRP_OK);
-    int64_t since_ns = clock_now_ns(&clock_monotonic);
-    trp_status status = trp_learner_run(learner);
-    assert_true(status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED); /* if it is slow */
-    assert_true(clock_now_ns(&clock_monotonic) - since_ns < INT64_C(8000000000));
-    assert_non_null(strstr(trp_last_error(), "'params' at server/2"));
-    trp_learner_destroy(learner);
-    site_end(&site);
-}
-
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
@@ -722,7 +688,6 @@ int main(void)
         cmocka_unit_test(who_does_not_push_is_named),
         cmocka_unit_test(others_go_on_without_who_does_not_push),
         cmocka_unit_test(who_leads_next_publishes_above_all_that_were_used),
-        cmocka_unit_test(a_server_that_is_gone_is_named_within_the_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -311,11 +311,13 @@ static void when_all_are_killed_at_once_the_reason_is_told(void **state)
     struct scene *scene = *state;
     START("--launch=processes");
     await_steps(scene, 1, 20);
-    pid_t pids[] = {pid_of(scene, 0), pid_of(scene, 1)};
-    for (uint32_t index = 0; index < 2; index++)
-        assert_int_equal(kill(pids[index], SIGSTOP), 0); /* none sees the other one's end */
-    for (uint32_t index = 0; index < 2; index++)
-        assert_int_equal(kill(pids[index], SIGKILL), 0);
+    /* Nobody sees the end of one before that of the other. */
+    pid_t pids[] = {scene->pid, pid_of(scene, 0), pid_of(scene, 1)};
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(kill(pids[i], SIGSTOP), 0);
+    for (uint32_t i = 1; i < 3; i++)
+        assert_int_equal(kill(pids[i], SIGKILL), 0);
+    assert_int_equal(kill(pids[0], SIGCONT), 0);
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err",
                      "it was killed by signal 9 (Killed); every member of learner that knew what "

@@ -1,6 +1,7 @@
 #include "server_link.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -224,8 +225,9 @@ static trp_status call_once(const struct server_link *link, const char *method,
 struct tries {
     struct deadline until;
     uint32_t failures;
-    bool last;   /* the time is over, and it is asked once more */
-    bool missed; /* whoever watches servers was told */
+    bool last;                        /* the time is over, and it is asked once more */
+    bool missed;                      /* whoever watches servers was told */
+    char no_room[SERVER_WORDS_BYTES]; /* what it answered last, as it does; "": it has not */
 };
 
 /* In trp_last_error(), if it is. */
@@ -248,8 +250,16 @@ static void miss_server(const struct server_link *link)
     free(why);
 }
 
+/* Whoever watches servers would start one again that does not answer. */
+static bool can_be_missed(const struct server_link *link, const struct tries *tries)
+{
+    const trp_stop *stop = link->links->group->stop;
+    return link->links->servers->watch.miss && !tries->missed && tries->no_room[0] == '\0' &&
+           !(stop && trp_stop_requested(stop));
+}
+
 /* Whether there is more time: for one last try, as this process may have been suspended together
- * with the server; and then once more, for a server that whoever watches it starts again. */
+ * with the server; and then once more, for a server that is started again. */
 static bool take_more_time(const struct server_link *link, struct tries *tries)
 {
     uint32_t timeout_ms = timeout_of(link);
@@ -259,7 +269,7 @@ static bool take_more_time(const struct server_link *link, struct tries *tries)
         tries->until = deadline_in_ms(&clock_monotonic, last_ms);
         return true;
     }
-    if (tries->missed || !link->links->servers->watch.miss)
+    if (!can_be_missed(link, tries))
         return false;
     miss_server(link);
     tries->missed = true;
@@ -271,15 +281,24 @@ static bool take_more_time(const struct server_link *link, struct tries *tries)
 /* Whether a call that failed may be tried again. */
 static bool may_try_again(const struct server_link *link, trp_status status, struct tries *tries)
 {
-    bool is_away = status_is_transient(status), is_over;
+    bool is_away = status_is_transient(status);
     if (!is_away && status != TRP_RESOURCE_EXHAUSTED)
         return false;
+    if (!is_away)
+        snprintf(tries->no_room, sizeof tries->no_room, "%s", trp_last_error());
     if (tries->failures++ == 0)
         trp_log(TRP_WARN, "parameter server %s server=%s/%" PRIu32 " reason=%s",
                 is_away ? "is away" : "has no room", link->links->servers->name, link->server,
                 trp_last_error());
-    is_over = deadline_passed(tries->until, &clock_monotonic);
-    return !is_over || (is_away && take_more_time(link, tries));
+    return !deadline_passed(tries->until, &clock_monotonic) ||
+           (is_away && take_more_time(link, tries));
+}
+
+static trp_status call_failed(const struct server_link *link, const char *method, trp_status status,
+                              const char *how)
+{
+    return trp_fail(status, "%s of '%s' at %s/%" PRIu32 "%s: %s", method, link->vector->spec->name,
+                    link->links->servers->name, link->server, how, trp_last_error());
 }
 
 /* A server that is started again answers before long; one whose disk is full may have room then. */
@@ -288,21 +307,22 @@ static trp_status call_server(const struct server_link *link, const char *method
                               ProtobufCMessage **reply)
 {
     struct tries tries = {.until = deadline_in_ms(&clock_monotonic, timeout_of(link))};
-    const char *name = link->links->servers->name;
-    for (;;) {
-        trp_status status = call_once(link, method, request, tries.until, room, reply);
-        if (status == TRP_OK && tries.failures > 0)
-            trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32, name, link->server);
-        if (status == TRP_OK)
-            return TRP_OK;
-        bool is_away = status_is_transient(status), is_gone = is_away && server_is_gone(link);
-        if (is_gone || !may_try_again(link, status, &tries))
-            return trp_fail(status, "%s of '%s' at %s/%" PRIu32 "%s: %s", method,
-                            link->vector->spec->name, name, link->server,
-                            is_away && !is_gone ? ", which did not answer in time" : "",
-                            trp_last_error());
+    trp_status status;
+    while ((status = call_once(link, method, request, tries.until, room, reply)) != TRP_OK) {
+        if (status_is_transient(status) && server_is_gone(link))
+            return call_failed(link, method, status, "");
+        if (!may_try_again(link, status, &tries))
+            break;
         pause_before_retry(link, tries.failures - 1);
     }
+    if (status == TRP_OK && tries.failures > 0)
+        trp_log(TRP_INFO, "parameter server is there server=%s/%" PRIu32,
+                link->links->servers->name, link->server);
+    if (status_is_transient(status) && tries.no_room[0] == '\0')
+        return call_failed(link, method, status, ", which did not answer in time");
+    if (status_is_transient(status)) /* the last try had no time */
+        status = trp_fail(TRP_RESOURCE_EXHAUSTED, "%s", tries.no_room);
+    return status == TRP_OK ? TRP_OK : call_failed(link, method, status, "");
 }
 
 /* A server may wait for each of the others for the timeout, and once more for as many as may push
@@ -317,15 +337,25 @@ static int64_t longest_turn_ms(const struct server_link *link)
     return (2 + others + again) * timeout_of(link);
 }
 
-/* How often a server said "not yet", and until when it may. */
+/* How often a server said "not yet", and for how long. */
 struct patience {
-    struct deadline give_up;
+    int64_t since_ns, waited_ms; /* of the turn that goes on; of those before */
     uint32_t turns;
 };
 
-static struct patience patience_with(const struct server_link *link)
+static struct patience patience_begin(void)
 {
-    return (struct patience){deadline_in_ms(&clock_monotonic, longest_turn_ms(link)), 0};
+    return (struct patience){.since_ns = clock_now_ns(&clock_monotonic)};
+}
+
+/* What is above a timeout was spent at a server that hung, or suspended. */
+static void add_turn(const struct server_link *link, struct patience *patience)
+{
+    int64_t now_ns = clock_now_ns(&clock_monotonic), most_ms = timeout_of(link);
+    int64_t turn_ms = (now_ns - patience->since_ns) / 1000000;
+    patience->waited_ms += turn_ms < most_ms ? turn_ms : most_ms;
+    patience->since_ns = now_ns;
+    patience->turns++;
 }
 
 /* Whether a server that says "not yet" may say so once more. It waits before it says so: one that
@@ -333,8 +363,9 @@ static struct patience patience_with(const struct server_link *link)
 static trp_status wait_for_turn(const struct server_link *link, const char *method,
                                 struct patience *patience)
 {
-    if (!deadline_passed(patience->give_up, &clock_monotonic)) {
-        if (++patience->turns > SERVER_TURNS_AT_ONCE)
+    add_turn(link, patience);
+    if (patience->waited_ms < longest_turn_ms(link)) {
+        if (patience->turns > SERVER_TURNS_AT_ONCE)
             pause_before_retry(link, 0);
         return TRP_OK;
     }
@@ -544,7 +575,7 @@ trp_status server_link_push(struct server_link *link, float *grads, float scale,
     request.new_steps = new_steps;
     request.behind = link->most_behind;
     request.patience_ms = timeout_of(link);
-    struct patience patience = patience_with(link);
+    struct patience patience = patience_begin();
     if (compresses)
         compress_push(link, grads + link->lo, &request);
     while (again) { /* once in any case: a step that ends whole has a checkpoint */
@@ -646,7 +677,7 @@ static trp_status pull_until_there(struct server_link *link, bool states, bool i
     request.goes_on = link->links->servers->goes_on;
     request.states = states;
     request.behind = link->most_behind;
-    struct patience patience = patience_with(link);
+    struct patience patience = patience_begin();
     while (again) {
         request.in_memory = in_memory && link->values;
         TRP_TRY(pull_range_once(link, &request, &again));

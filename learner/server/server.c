@@ -191,7 +191,7 @@ static trp_status take_locked(trp_parameter_server *server,
     reply->unknown_worker = !table;
     if (!table)
         return TRP_OK;
-    server_table_attend(table, request->patience_ms);
+    server_table_hear(table);
     if (request->idle) {
         table->workers[request->worker].heard_ns = clock_now_ns(&clock_monotonic);
         say_how_it_is(server, table, request, reply);
@@ -287,6 +287,7 @@ static trp_status read_locked(trp_parameter_server *server,
     reply->unknown_worker = !table;
     if (!table)
         return TRP_OK;
+    server_table_hear(table);
     TRP_TRY(key_list_of(table, request->keys, request->ranges, request->n_ranges, &list));
     reply->unknown_keys = !list;
     if (!list)

@@ -199,6 +199,7 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     struct server_table_worker *worker = &table->workers[request->worker];
     if (!table->shard.workers[request->worker].present)
         TRP_TRY(change_presence(table, request->worker, KEEP_JOIN));
+    server_table_hear(table);
     free(worker->name);
     worker->name = xstrdup(request->name);
     worker->heard_ns = clock_now_ns(&clock_monotonic);
@@ -216,18 +217,21 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     return TRP_OK;
 }
 
-void server_table_attend(struct server_table *table, uint64_t patience_ms)
+void server_table_hear(struct server_table *table)
 {
     int64_t now_ns = clock_now_ns(&clock_monotonic);
-    uint64_t gap_ms = (uint64_t)(now_ns - table->attended_ns) / 1000000;
-    if (gap_ms > SERVER_GAP_MS && gap_ms > patience_ms - patience_ms / 4)
-        table->attended_since_ns = now_ns;
-    table->attended_ns = now_ns;
+    if (now_ns - table->heard_ns > SERVER_GAP_MS * INT64_C(1000000)) {
+        table->gap_from_ns = table->heard_ns;
+        table->gap_to_ns = now_ns;
+    }
+    table->heard_ns = now_ns;
 }
 
-static int64_t later_of(int64_t a, int64_t b)
+/* Of the time since then what is no silence of a worker: nobody was heard of. */
+static int64_t excused_ns(const struct server_table *table, int64_t since_ns)
 {
-    return a > b ? a : b;
+    int64_t from_ns = table->gap_from_ns > since_ns ? table->gap_from_ns : since_ns;
+    return table->gap_to_ns > from_ns ? table->gap_to_ns - from_ns : 0;
 }
 
 size_t server_table_silent(const struct server_table *table, uint64_t patience_ms, uint32_t *silent)
@@ -236,9 +240,9 @@ size_t server_table_silent(const struct server_table *table, uint64_t patience_m
     size_t count = 0;
     for (uint32_t i = 0; patience_ms > 0 && i < table->shard.options.workers; i++) {
         const struct server_table_worker *worker = &table->workers[i];
-        int64_t since_ns = later_of(worker->heard_ns, table->attended_since_ns);
-        if (worker->name && worker->waits == 0 &&
-            (uint64_t)(now_ns - since_ns) / 1000000 > patience_ms)
+        int64_t silent_ns = now_ns - worker->heard_ns - excused_ns(table, worker->heard_ns);
+        if (worker->name && worker->waits == 0 && silent_ns > 0 &&
+            (uint64_t)silent_ns / 1000000 > patience_ms)
             silent[count++] = i;
     }
     return count;
@@ -266,13 +270,13 @@ trp_status server_table_lose_silent(struct server_table *table,
     int64_t now_ns = clock_now_ns(&clock_monotonic);
     int64_t patience_ns =
         request->patience_ms < INT32_MAX ? (int64_t)request->patience_ms * 1000000 : INT64_MAX / 2;
-    server_table_attend(table, request->patience_ms);
+    server_table_hear(table);
     if (table->waited_ns == 0 || table->waited_clock != least) {
         table->waited_ns = now_ns;
         table->waited_clock = least;
     }
-    int64_t since_ns = later_of(table->waited_ns, table->attended_since_ns);
-    *until = (struct deadline){since_ns + patience_ns};
+    *until =
+        (struct deadline){table->waited_ns + excused_ns(table, table->waited_ns) + patience_ns};
     if (slowest == UINT32_MAX || now_ns < until->at_ns)
         return TRP_OK;
     const char *name = table->workers[slowest].name ? table->workers[slowest].name : "a learner";

@@ -48,10 +48,10 @@ struct server_table {
     struct parts_room *parts_room;       /* the server's */
     uint64_t waited_clock;               /* of the slowest, since: */
     int64_t waited_ns;                   /* 0: nobody waits */
-    int64_t attended_ns;                 /* when anybody was heard of, without a gap since: */
-    int64_t attended_since_ns;
-    uint64_t most_behind;            /* at a read, of all so far */
-    uint64_t push_bytes, pull_bytes; /* of gradients, values that were sent, of this life */
+    int64_t heard_ns;                    /* when anybody asked for something last */
+    int64_t gap_from_ns, gap_to_ns;      /* the last time that nobody did for so long */
+    uint64_t most_behind;                /* at a read, of all so far */
+    uint64_t push_bytes, pull_bytes;     /* of gradients, values that were sent, of this life */
     float *room; /* for a gradient that came compressed or lies in a worker's memory; or NULL */
 };
 
@@ -83,9 +83,9 @@ TRP_MUST_USE trp_status server_table_join(struct server_table *table,
 TRP_MUST_USE trp_status server_table_push(struct server_table *table, const struct shard_push *push,
                                           uint64_t new_steps, enum shard_answer *answer);
 
-/* A worker that waits for others for so long has asked for something. Where nobody had for three
- * quarters of that, all were suspended, or at a server that hung: their silence begins now. */
-void server_table_attend(struct server_table *table, uint64_t patience_ms);
+/* A worker has asked for something. Where nobody had for SERVER_GAP_MS all may have been suspended,
+ * or at a server that hung: the last such gap is nobody's silence. */
+void server_table_hear(struct server_table *table);
 
 /* A worker waits: whoever it waits for for too long is lost, or the wait is ABORTED. *until: when
  * that is. */

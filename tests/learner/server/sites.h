@@ -33,7 +33,7 @@ struct line {
     struct mutex mutex;      /* all that follows */
     uint64_t bounds, pushes; /* of lists of ranges that were sent; messages */
     uint32_t lose_every;     /* so many answers to pushes come, then one is lost; 0: all come */
-    bool gone;
+    bool gone, full;
     bool maps; /* the learner joins as one of another process does, and memory is shared */
     uint64_t least_version, most_version; /* pulled since least_version was set to its largest */
 };
@@ -41,8 +41,12 @@ struct line {
 static inline trp_status not_there(struct line *line)
 {
     mutex_lock(&line->mutex);
-    bool gone = line->gone;
+    bool gone = line->gone, full = line->full;
     mutex_unlock(&line->mutex);
+    if (full && trp_call_time_left_ns() < 20000000) /* as over a connection that takes so long */
+        return trp_fail(TRP_DEADLINE_EXCEEDED, "there was no time for it");
+    if (full)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "the disk is full");
     return gone ? trp_fail(TRP_UNAVAILABLE, "nobody is there") : TRP_OK;
 }
 

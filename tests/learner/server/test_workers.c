@@ -242,6 +242,13 @@ static size_t silent_for(trp_parameter_server *server, uint64_t patience_ms)
     return silent;
 }
 
+static void let_pass(int64_t ms)
+{
+    struct deadline over = deadline_in_ms(&clock_monotonic, ms);
+    while (!deadline_passed(over, &clock_monotonic))
+        poll(NULL, 0, 50);
+}
+
 /* As when a run is suspended: who asks first would miss all others. */
 static void nobody_is_silent_when_nobody_was_heard_of(void **state)
 {
@@ -249,13 +256,41 @@ static void nobody_is_silent_when_nobody_was_heard_of(void **state)
     enum { SILENCE_MS = 1200 };
     trp_parameter_server *server = server_with(2, TRP_SERVER_ASYNC);
     assert_int_equal(silent_for(server, SILENCE_MS), 0);
-    struct deadline over = deadline_in_ms(&clock_monotonic, SILENCE_MS + 200);
-    while (!deadline_passed(over, &clock_monotonic))
-        poll(NULL, 0, 50);
+    let_pass(SILENCE_MS + 200);
     assert_int_equal(silent_for(server, SILENCE_MS), 0);
     struct deadline deadline = patience();
     while (silent_for(server, SILENCE_MS) == 0)
         look_again_soon(deadline, "the other one to be silent");
+    trp_parameter_server_destroy(server);
+}
+
+/* It was in nobody's hands to push meanwhile. */
+static void nobody_is_waited_for_when_nobody_was_heard_of(void **state)
+{
+    (void)state;
+    enum { PUSH_WITHIN_MS = 1500 };
+    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
+    Troupe__ServerPushRequest push = push_of(1);
+    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
+    take_one(server, &push);
+    request.vector = (char *)(uintptr_t) "params";
+    request.keys = push.keys;
+    request.patience_ms = PUSH_WITHIN_MS;
+    for (int64_t pause_ms = 0; pause_ms <= PUSH_WITHIN_MS + 500; pause_ms += PUSH_WITHIN_MS + 500) {
+        let_pass(pause_ms);
+        Troupe__ServerPullReply *pulled =
+            (Troupe__ServerPullReply *)ask(server, "Pull", &request.base);
+        assert_true(pulled->wait);
+        protobuf_c_message_free_unpacked(&pulled->base, NULL);
+    }
+    struct deadline deadline = patience();
+    ProtobufCMessage *reply;
+    while (trp_call(trp_parameter_server_service(server), "Pull", &request.base, &reply, NULL) ==
+           TRP_OK) {
+        protobuf_c_message_free_unpacked(reply, NULL);
+        look_again_soon(deadline, "the other one to be given up");
+    }
+    assert_non_null(strstr(trp_last_error(), "learner/1 (number 1) has not pushed to 'params'"));
     trp_parameter_server_destroy(server);
 }
 
@@ -292,7 +327,7 @@ static void a_gradient_that_was_not_waited_for_is_told_of(void **state)
         leave_other_out(server);
 
         capture_begin(&log);
-        for (int i = 0; i < 2; i++) {
+        for (size_t i = 0; i < 2; i++) {
             Troupe__ServerPushReply *reply =
                 (Troupe__ServerPushReply *)ask(server, "Push", &late.base);
             assert_int_equal(reply->answer, SHARD_REPEATED);
@@ -313,6 +348,7 @@ int main(void)
         cmocka_unit_test(all_who_are_silent_are_named),
         cmocka_unit_test(who_says_that_it_is_idle_is_there),
         cmocka_unit_test(nobody_is_silent_when_nobody_was_heard_of),
+        cmocka_unit_test(nobody_is_waited_for_when_nobody_was_heard_of),
         cmocka_unit_test(a_gradient_that_was_not_waited_for_is_told_of),
         cmocka_unit_test(who_waits_for_others_is_there),
     };

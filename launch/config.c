@@ -586,6 +586,8 @@ static struct comparison compare_with_run(const struct config *config, const trp
 
 trp_status config_compare(const struct config *config, const trp_program *program)
 {
+    if (!cJSON_IsObject(member(config, "groups")))
+        return wrong_member(config, "groups", "an object");
     struct comparison comparison = compare_with_run(config, program, false);
     if (!comparison.refused)
         return TRP_OK;

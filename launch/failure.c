@@ -5,6 +5,7 @@
 #include "run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 
@@ -19,9 +20,16 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
     trp_log(TRP_DEBUG, "%s failed: %s", node->name, failure);
 }
 
+/* A damaged file, say, is so the next time as well. */
+static bool fails_alike(const struct run_node *node)
+{
+    bool lasts = node->code == TRP_DATA_LOSS || node->code == TRP_FAILED_PRECONDITION;
+    return lasts && node->excuse && node->failure && strcmp(node->failure, node->excuse) == 0;
+}
+
 bool run_node_refuses(const struct run_node *node)
 {
-    return node->code == TRP_INVALID_ARGUMENT;
+    return node->code == TRP_INVALID_ARGUMENT || fails_alike(node);
 }
 
 void run_node_excuse(struct run_node *node)

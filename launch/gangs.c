@@ -344,10 +344,11 @@ static int64_t served_ms(const struct run *run, const struct run_node *node)
 void gangs_miss_server(struct run *run, const struct run_node *learner, struct run_node *server,
                        const char *why)
 {
+    int64_t timeout_ms = learner->group->options.learner.collective_timeout_ms;
     bool serves = learner->group->kind == NODE_LEARNER && server->group->kind == NODE_SERVER &&
                   group_uses(learner->group, server->group);
-    if (!serves || !server->running || server->killed || !may_restart_alone(run, server) ||
-        served_ms(run, server) < learner->group->options.learner.collective_timeout_ms)
+    if (!serves || run->phase != RUNNING || !server->running || server->killed ||
+        served_ms(run, server) < (timeout_ms > SERVER_SERVED_MS ? timeout_ms : SERVER_SERVED_MS))
         return;
     run_node_failed(run, server, TRP_DEADLINE_EXCEEDED, why);
     server->killed = true;

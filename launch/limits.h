@@ -34,6 +34,8 @@ enum {
     SIGNAL_ECHO_MS = 250,
     /* context.c: a peer that is waited for. */
     DIAL_TIMEOUT_MS = 60000,
+    /* gangs.c: a server that is younger may only be slow to answer for the first time. */
+    SERVER_SERVED_MS = 1000,
     /* context.c: learners try again themselves, and look whether a server will ever be back. */
     SERVER_CONNECT_MS = 1000,
     /* follow.c: a group of learners waits a minute itself for one that does not come. */

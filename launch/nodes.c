@@ -164,7 +164,10 @@ static void print_bound(const trp_context *context, trp_parameter_server *server
            plural((int64_t)counters.most_behind));
     if (options->rule == TRP_SERVER_SSP)
         printf(", its slack is %" PRIu32, options->slack);
-    if (counters.push_bytes + counters.pull_bytes > 0)
+    if (counters.push_bytes == 0)
+        printf("; gradients lay in shared memory, %" PRIu64 " bytes of values went",
+               counters.pull_bytes);
+    else
         printf("; %" PRIu64 " bytes of gradients came, %" PRIu64 " of values went",
                counters.push_bytes, counters.pull_bytes);
     printf("\n");

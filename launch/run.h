@@ -177,7 +177,7 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
 /* The earliest failure among what `node` uses; NULL: none. */
 const struct run_node *run_failed_use(const struct run *run, const struct run_node *node);
 
-/* It failed of what it is told: told the same again, it does so again. */
+/* It failed of what it is told, or twice of the same files: it does so again. */
 bool run_node_refuses(const struct run_node *node);
 
 /* Takes its failure back: others go on, and so does the run. */
@@ -246,7 +246,7 @@ void gangs_tick(struct run *run);
 void gangs_put_off(struct run *run, int64_t ns);
 
 /* A learner has had no answer of a server for collective_timeout_ms. One that has served for as
- * long and may begin again is ended, since it may only hang. */
+ * long has failed, and is ended, since it may only hang. */
 void gangs_miss_server(struct run *run, const struct run_node *learner, struct run_node *server,
                        const char *why);
 

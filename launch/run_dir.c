@@ -319,6 +319,8 @@ static trp_status read_config(struct run_dir *dir, struct launch_options *option
         status = config_u64(&config, "seed", &options->seed);
     if (status == TRP_OK)
         status = config_u64(&config, "life", &dir->life);
+    if (status == TRP_OK && dir->life > INT64_MAX)
+        status = trp_fail(TRP_DATA_LOSS, "%s: no run had so many lives", path);
     if (status == TRP_OK)
         status = config_compare(&config, program);
     dir->life++;

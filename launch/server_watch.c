@@ -38,13 +38,8 @@ static void watched_is_missed(void *watcher, size_t server, const char *why)
 
 trp_server_watch server_watch(trp_context *context)
 {
-    const struct node_group *servers =
-        program_group(context->host->options.program, context->group->options.learner.server);
-    if (!servers || context->host->options.launcher == 0)
+    if (context->host->options.launcher == 0)
         return (trp_server_watch){0};
     return (trp_server_watch){
-        .is_gone = watched_is_gone,
-        .miss = servers->options.server.restarts > 0 ? watched_is_missed : NULL,
-        .watcher = context,
-    };
+        .is_gone = watched_is_gone, .miss = watched_is_missed, .watcher = context};
 }

@@ -238,11 +238,12 @@ static trp_status check_sum(const trp_checkpoint *c)
     snprintf(text, sizeof text, "%08" PRIx32, crc32c(0, c->data, c->data_bytes));
     if (strcmp(written, text) == 0)
         return TRP_OK;
-    return trp_fail(
-        TRP_DATA_LOSS,
-        "%s: its data is not what was written: its CRC-32C is %s, and not %.8s: whoever "
-        "has changed it leaves " CHECKPOINT_SUM " out of its " CHECKPOINT_METADATA,
-        c->name, text, written);
+    return trp_fail(TRP_DATA_LOSS,
+                    "%s is damaged: the CRC-32C of its data is %s, and was '%.8s' when it was "
+                    "written (if it was "
+                    "changed on purpose, leave " CHECKPOINT_SUM " out of its " CHECKPOINT_METADATA
+                    ")",
+                    c->name, text, written);
 }
 
 /* ---- the file ---------------------------------------------------------------------------- */

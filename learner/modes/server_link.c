@@ -264,9 +264,8 @@ static bool take_more_time(const struct server_link *link, struct tries *tries)
 {
     uint32_t timeout_ms = timeout_of(link);
     if (!tries->last) {
-        uint32_t last_ms = timeout_ms < SERVER_LAST_TRY_MS ? timeout_ms : SERVER_LAST_TRY_MS;
         tries->last = true;
-        tries->until = deadline_in_ms(&clock_monotonic, last_ms);
+        tries->until = deadline_in_ms(&clock_monotonic, SERVER_LAST_TRY_MS);
         return true;
     }
     if (!can_be_missed(link, tries))
@@ -428,6 +427,12 @@ trp_status server_link_join(struct server_link *link, uint64_t steps)
     ProtobufCMessage *message;
     TRP_TRY(call_server(link, "Join", &request.base, NULL, &message));
     Troupe__ServerJoinReply *reply = (Troupe__ServerJoinReply *)message;
+    if (reply->clock < link->clock)
+        trp_log(TRP_WARN,
+                "parameter server has lost pushes of this learner server=%s/%" PRIu32
+                " vector=%s pushes=%" PRIu64,
+                link->links->servers->name, link->server, link->vector->spec->name,
+                link->clock - reply->clock);
     link->clock = reply->clock;
     link->may_read = false;
     link->known[LINK_WHOLE] = link->known[LINK_NOTHING] = false;

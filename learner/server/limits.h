@@ -24,8 +24,8 @@ enum {
     KEEP_VERSION_GAP = 1 << 20,
     /* server.c: a pull of a worker that is gone has a thread for so long; workers ask for less. */
     SERVER_WAIT_MS_MAX = 1000,
-    /* table.c: workers that wait ask five times as often. */
-    SERVER_GAP_MS = 1000,
+    /* table.c: workers that wait ask twice as often. */
+    SERVER_GAP_MS = 400,
     /* parts_room.c: gradients of which not all parts are there, where no option says; as rpc/ has
      * of messages. One whose parts do not come for so long may not be complete any more, when
      * another one needs the room: learners try for longer. table.c: nor are values held for longer

@@ -155,12 +155,31 @@ static void a_run_that_was_suspended_goes_on(void **state)
 static void a_server_that_hangs_and_may_not_come_back_is_named(void **state)
 {
     struct scene *scene = *state;
-    START("--set=evaluator.target_return=0", "--set=server.restarts=0", "--set=learner.restarts=0",
-          "--grace=2");
+    START("--set=evaluator.target_return=0", "--set=server.restarts=0", "--grace=2");
     await_steps(scene, 0, 20);
     kill(pid_of_server(scene, 1), SIGSTOP);
     assert_int_equal(scene_wait(scene), 1);
-    assert_file_contains(scene, "err", "'params' at server/1, which did not answer in time");
+    assert_last_line(scene, "err", "failed: server/1: it has not answered learner/");
+}
+
+/* Whoever joins at it fails of them, and so would all others. */
+static void damaged_files_of_a_server_end_the_program(void **state)
+{
+    struct scene *scene = *state;
+    START("--set=evaluator.target_return=0", "--set=learner.max_steps=50");
+    assert_int_equal(scene_wait(scene), 0);
+    char *path = scene_path(scene, "run/server.0/params.safetensors");
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    int last = fgetc(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    fputc(last ^ 1, file);
+    fclose(file);
+    START("--set=evaluator.target_return=0", "--resume", "--set=learner.restarts=1000000");
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "run/server.0/params.safetensors is damaged: ");
+    free(path);
 }
 
 /* They begin again, and reach no server. */
@@ -391,6 +410,7 @@ int main(void)
         TEST(a_server_that_hangs_is_started_again),
         TEST(a_run_that_was_suspended_goes_on),
         TEST(a_server_that_hangs_and_may_not_come_back_is_named),
+        TEST(damaged_files_of_a_server_end_the_program),
         TEST(steps_that_were_made_are_counted_when_nobody_reaches_a_server),
         TEST(a_learner_that_is_killed_comes_back),
         TEST(who_is_killed_costs_the_others_no_step),

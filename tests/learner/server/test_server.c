@@ -312,18 +312,24 @@ static void without_a_log_no_version_is_used_twice(void **state)
 {
     (void)state;
     struct site site;
+    struct captured log;
     float params[COUNT];
     site_begin(&site,
                (trp_parameter_server_options){.rule = TRP_SERVER_SOFTSYNC,
                                               .max_staleness = 4,
                                               .durability = TRP_SERVER_KEEPS_CHECKPOINTS},
                false);
+    trp_log_set_level(TRP_WARN);
+    capture_begin(&log);
     learn(&(struct lesson){.optimizer = &rates[0],
                            .site = &site,
                            .steps = 13, /* those of the lost pushes are counted again */
                            .happens = restart_once,
                            .context = &site},
           params);
+    capture_end(&log);
+    trp_log_set_level(TRP_ERROR);
+    assert_int_equal(captured_count(&log, "has lost pushes of this learner server=server/0"), 1);
     assert_true(site.lines[0].least_version > site.lines[1].most_version);
     site_end(&site);
 }

@@ -69,8 +69,10 @@ static void watched_is_missed(void *watcher, size_t server, const char *why)
     assert_int_equal(server, 2);
     assert_string_equal(why, "it has not answered group/0 for 1 s");
     watching->missed++;
-    if (watching->starts_again)
-        set_gone(watching->site, false);
+    if (!watching->starts_again)
+        return;
+    server_begin_again(watching->site, 2); /* which knows nobody, and has its log */
+    set_gone(watching->site, false);
 }
 
 static trp_status learn_watched(struct watching *watching, uint32_t timeout_ms)

@@ -9,6 +9,16 @@
 
 #include "core/alloc.h"
 
+/* As soon as it began, and as it did before: what it begins with, a damaged file say, is so the
+ * next time as well. */
+static bool fails_alike(const struct run_node *node, trp_status code, const char *failure)
+{
+    int64_t lived_ns = clock_now_ns(&clock_monotonic) - node->started_ns;
+    bool lasts = code == TRP_DATA_LOSS || code == TRP_FAILED_PRECONDITION;
+    return lasts && node->excuse && strcmp(failure, node->excuse) == 0 &&
+           lived_ns < RESTART_LASTED_MS * INT64_C(1000000);
+}
+
 void run_node_failed(struct run *run, struct run_node *node, trp_status code, const char *failure)
 {
     if (node->failed)
@@ -16,20 +26,9 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
     node->failed = true;
     node->failed_order = run->failures++;
     node->code = code;
+    node->refuses = code == TRP_INVALID_ARGUMENT || fails_alike(node, code, failure);
     node->failure = xstrdup(failure);
     trp_log(TRP_DEBUG, "%s failed: %s", node->name, failure);
-}
-
-/* A damaged file, say, is so the next time as well. */
-static bool fails_alike(const struct run_node *node)
-{
-    bool lasts = node->code == TRP_DATA_LOSS || node->code == TRP_FAILED_PRECONDITION;
-    return lasts && node->excuse && node->failure && strcmp(node->failure, node->excuse) == 0;
-}
-
-bool run_node_refuses(const struct run_node *node)
-{
-    return node->code == TRP_INVALID_ARGUMENT || fails_alike(node);
 }
 
 void run_node_excuse(struct run_node *node)
@@ -38,7 +37,7 @@ void run_node_excuse(struct run_node *node)
     node->excuse = node->failure;
     node->excused++;
     node->failure = NULL;
-    node->failed = false;
+    node->failed = node->refuses = false;
     node->code = TRP_OK;
 }
 

@@ -302,7 +302,7 @@ static bool can_restart(const struct run_node *node)
 {
     const trp_learner_options *options = &node->group->options.learner;
     return options->on_failure == TRP_ON_FAILURE_CONTINUE && node->restarts < options->restarts &&
-           !run_node_refuses(node);
+           !node->refuses;
 }
 
 static void restart_member(struct run *run, struct run_gang *gang, struct run_node *node)
@@ -330,7 +330,7 @@ static uint32_t restarts_alone(const struct run *run, const struct node_group *g
 
 static bool may_restart_alone(const struct run *run, const struct run_node *node)
 {
-    return run->phase == RUNNING && !run_node_refuses(node) &&
+    return run->phase == RUNNING && !node->refuses &&
            node->restarts < restarts_alone(run, node->group);
 }
 

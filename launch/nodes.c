@@ -164,12 +164,9 @@ static void print_bound(const trp_context *context, trp_parameter_server *server
            plural((int64_t)counters.most_behind));
     if (options->rule == TRP_SERVER_SSP)
         printf(", its slack is %" PRIu32, options->slack);
-    if (counters.push_bytes == 0)
-        printf("; gradients lay in shared memory, %" PRIu64 " bytes of values went",
+    if (counters.push_bytes + counters.pull_bytes > 0)
+        printf("; sent: %" PRIu64 " bytes of gradients, %" PRIu64 " of values", counters.push_bytes,
                counters.pull_bytes);
-    else
-        printf("; %" PRIu64 " bytes of gradients came, %" PRIu64 " of values went",
-               counters.push_bytes, counters.pull_bytes);
     printf("\n");
     fflush(stdout);
     funlockfile(stdout);

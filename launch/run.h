@@ -33,7 +33,7 @@ struct run_node {
     char *address; /* NULL: it does not serve (yet) */
     bool running;
     bool said_hello, stop_requested, killed;
-    bool failed;
+    bool failed, refuses;  /* refuses: it will fail of the same if it begins again */
     uint32_t failed_order; /* 0 was the first of the run */
     trp_status code;
     char *failure; /* what the node said, or how it ended */
@@ -176,9 +176,6 @@ void run_node_failed(struct run *run, struct run_node *node, trp_status code, co
 
 /* The earliest failure among what `node` uses; NULL: none. */
 const struct run_node *run_failed_use(const struct run *run, const struct run_node *node);
-
-/* It failed of what it is told, or twice of the same files: it does so again. */
-bool run_node_refuses(const struct run_node *node);
 
 /* Takes its failure back: others go on, and so does the run. */
 void run_node_excuse(struct run_node *node);

@@ -159,7 +159,7 @@ static void print_failure(const struct run *run, const struct run_node *node)
     print_last_log_lines(run, node);
     print_other_failures(run, node);
     print_figures(run, STDERR_FILENO);
-    print_way_on(run, run_node_refuses(node));
+    print_way_on(run, node->refuses);
     char *log = run_dir_log_path(run->dir.shown_path, node->group, node->index);
     output_print(run->output, STDERR_FILENO, "%s: failed: %s: %s; log: %s", run->program->name,
                  node->name, node->failure, log);

@@ -227,7 +227,8 @@ struct tries {
     uint32_t failures;
     bool last;                        /* the time is over, and it is asked once more */
     bool missed;                      /* whoever watches servers was told */
-    char no_room[SERVER_WORDS_BYTES]; /* what it answered last, as it does; "": it has not */
+    bool had_time;                    /* the one that failed */
+    char no_room[SERVER_WORDS_BYTES]; /* what it answered since one failed that had; "": nothing */
 };
 
 /* In trp_last_error(), if it is. */
@@ -283,6 +284,8 @@ static bool may_try_again(const struct server_link *link, trp_status status, str
     bool is_away = status_is_transient(status);
     if (!is_away && status != TRP_RESOURCE_EXHAUSTED)
         return false;
+    if (is_away && tries->had_time)
+        tries->no_room[0] = '\0';
     if (!is_away)
         snprintf(tries->no_room, sizeof tries->no_room, "%s", trp_last_error());
     if (tries->failures++ == 0)
@@ -307,7 +310,11 @@ static trp_status call_server(const struct server_link *link, const char *method
 {
     struct tries tries = {.until = deadline_in_ms(&clock_monotonic, timeout_of(link))};
     trp_status status;
-    while ((status = call_once(link, method, request, tries.until, room, reply)) != TRP_OK) {
+    for (;;) {
+        tries.had_time = time_left_ms(tries.until) > SERVER_LAST_TRY_MS / 2;
+        status = call_once(link, method, request, tries.until, room, reply);
+        if (status == TRP_OK)
+            break;
         if (status_is_transient(status) && server_is_gone(link))
             return call_failed(link, method, status, "");
         if (!may_try_again(link, status, &tries))

@@ -172,9 +172,10 @@ static trp_status key_list_of(struct server_table *table, uint64_t hash, const u
                : keys_add(&table->keys, &table->shard, hash, bounds, count, list);
 }
 
-static void say_how_it_is(const trp_parameter_server *server, const struct server_table *table,
+static void say_how_it_is(const trp_parameter_server *server, struct server_table *table,
                           const Troupe__ServerPushRequest *request, Troupe__ServerPushReply *reply)
 {
+    server_table_hear(table); /* a checkpoint may have been written since */
     reply->clock = table->shard.workers[request->worker].clock;
     reply->steps = steps_of_learners(server);
     reply->may_read = shard_may_read(&table->shard, request->worker);

@@ -220,7 +220,10 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
 void server_table_hear(struct server_table *table)
 {
     int64_t now_ns = clock_now_ns(&clock_monotonic);
-    if (now_ns - table->heard_ns > SERVER_GAP_MS * INT64_C(1000000)) {
+    int64_t gap_ns = now_ns - table->heard_ns, last_ns = table->gap_to_ns - table->gap_from_ns;
+    bool is_past = now_ns - table->gap_to_ns > last_ns; /* all have asked for something since */
+    bool is_gap = table->heard_ns > 0 && gap_ns > SERVER_GAP_MS * INT64_C(1000000);
+    if (is_gap && (gap_ns > last_ns || is_past)) {
         table->gap_from_ns = table->heard_ns;
         table->gap_to_ns = now_ns;
     }

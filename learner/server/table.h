@@ -49,7 +49,7 @@ struct server_table {
     uint64_t waited_clock;               /* of the slowest, since: */
     int64_t waited_ns;                   /* 0: nobody waits */
     int64_t heard_ns;                    /* when anybody asked for something last */
-    int64_t gap_from_ns, gap_to_ns;      /* the last time that nobody did for so long */
+    int64_t gap_from_ns, gap_to_ns;      /* the last long time that nobody did */
     uint64_t most_behind;                /* at a read, of all so far */
     uint64_t push_bytes, pull_bytes;     /* of gradients, values that were sent, of this life */
     float *room; /* for a gradient that came compressed or lies in a worker's memory; or NULL */
@@ -84,7 +84,8 @@ TRP_MUST_USE trp_status server_table_push(struct server_table *table, const stru
                                           uint64_t new_steps, enum shard_answer *answer);
 
 /* A worker has asked for something. Where nobody had for SERVER_GAP_MS all may have been suspended,
- * or at a server that hung: the last such gap is nobody's silence. */
+ * or at a server that hung: the last such gap is nobody's silence, and a shorter one follows it no
+ * sooner than it was long. */
 void server_table_hear(struct server_table *table);
 
 /* A worker waits: whoever it waits for for too long is lost, or the wait is ABORTED. *until: when

@@ -179,6 +179,7 @@ static void damaged_files_of_a_server_end_the_program(void **state)
     START("--set=evaluator.target_return=0", "--resume", "--set=learner.restarts=1000000");
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err", "run/server.0/params.safetensors is damaged: ");
+    assert_file_contains(scene, "err", "  once mended:");
     free(path);
 }
 

@@ -13,10 +13,8 @@
  * next time as well. */
 static bool fails_alike(const struct run_node *node, trp_status code, const char *failure)
 {
-    int64_t lived_ns = clock_now_ns(&clock_monotonic) - node->started_ns;
     bool lasts = code == TRP_DATA_LOSS || code == TRP_FAILED_PRECONDITION;
-    return lasts && node->excuse && strcmp(failure, node->excuse) == 0 &&
-           lived_ns < RESTART_LASTED_MS * INT64_C(1000000);
+    return lasts && node->excuse && strcmp(failure, node->excuse) == 0 && !run_node_lasted(node);
 }
 
 void run_node_failed(struct run *run, struct run_node *node, trp_status code, const char *failure)

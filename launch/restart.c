@@ -9,12 +9,17 @@
 #include "core/alloc.h"
 #include "limits.h"
 
+bool run_node_lasted(const struct run_node *node)
+{
+    return clock_now_ns(&clock_monotonic) - node->started_ns >=
+           RESTART_LASTED_MS * INT64_C(1000000);
+}
+
 /* Those of others come at once: a server is missed by all its learners. */
 static int64_t pause_ms(struct run_node *node)
 {
-    int64_t now_ns = clock_now_ns(&clock_monotonic), pause = RESTART_PAUSE_MS;
-    bool lasted = now_ns - node->started_ns >= RESTART_LASTED_MS * INT64_C(1000000);
-    node->short_lives = lasted ? 0 : node->short_lives + 1;
+    int64_t pause = RESTART_PAUSE_MS;
+    node->short_lives = run_node_lasted(node) ? 0 : node->short_lives + 1;
     if (node->short_lives < 2)
         return 0;
     for (uint32_t i = 2; i < node->short_lives && pause < RESTART_PAUSE_MAX_MS; i++)

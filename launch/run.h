@@ -191,6 +191,9 @@ const struct run_node *run_first_failure(const struct run *run);
 
 enum { RESTART_WORDS_BYTES = 64 };
 
+/* Whether it has run for so long that what it failed of is not what it began with. */
+bool run_node_lasted(const struct run_node *node);
+
 /* When a node that has just failed is to begin again, and words for it, which are returned. */
 const char *restart_plan(struct run_node *node, char words[RESTART_WORDS_BYTES]);
 

@@ -240,9 +240,8 @@ static trp_status check_sum(const trp_checkpoint *c)
         return TRP_OK;
     return trp_fail(TRP_DATA_LOSS,
                     "%s is damaged: the CRC-32C of its data is %s, and was '%.8s' when it was "
-                    "written (if it was "
-                    "changed on purpose, leave " CHECKPOINT_SUM " out of its " CHECKPOINT_METADATA
-                    ")",
+                    "written (if it was changed on purpose, leave " CHECKPOINT_SUM
+                    " out of its " CHECKPOINT_METADATA ")",
                     c->name, text, written);
 }
 

@@ -254,9 +254,8 @@ static void miss_server(const struct server_link *link)
 /* Whoever watches servers would start one again that does not answer. */
 static bool can_be_missed(const struct server_link *link, const struct tries *tries)
 {
-    const trp_stop *stop = link->links->group->stop;
     return link->links->servers->watch.miss && !tries->missed && tries->no_room[0] == '\0' &&
-           !(stop && trp_stop_requested(stop));
+           !trp_stop_requested(link->links->group->stop);
 }
 
 /* Whether there is more time: for one last try, as this process may have been suspended together

@@ -25,6 +25,14 @@ static inline void still_patient(struct deadline deadline, const char *what)
         fail_msg("waited too long for %s", what);
 }
 
+/* Where time itself is what is tested. */
+static inline void let_pass(int64_t ms)
+{
+    struct deadline over = deadline_in_ms(&clock_monotonic, ms);
+    while (!deadline_passed(over, &clock_monotonic))
+        poll(NULL, 0, 50);
+}
+
 /* A short pause between two looks at something that will change. */
 static inline void look_again_soon(struct deadline deadline, const char *what)
 {

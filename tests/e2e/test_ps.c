@@ -23,14 +23,25 @@ static pid_t pid_of_server(const struct scene *scene, uint32_t index)
     return pid;
 }
 
-static void kill_server(struct scene *scene, uint32_t index)
+static void await_server_restart(struct scene *scene, uint32_t index, pid_t pid)
 {
     struct deadline deadline = patience();
+    while (pid_of_server(scene, index) == pid)
+        look_again_soon(deadline, "a server that is started again");
+}
+
+static void await_more_steps(struct scene *scene)
+{
+    await_steps(scene, 0, reported(scene, 0, "learner_steps") + 50);
+    await_steps(scene, 1, reported(scene, 0, "learner_steps") + 50);
+}
+
+static void kill_server(struct scene *scene, uint32_t index)
+{
     pid_t pid = pid_of_server(scene, index);
     double steps = reported(scene, 0, "learner_steps");
     assert_int_equal(kill(pid, SIGKILL), 0);
-    while (pid_of_server(scene, index) == pid)
-        look_again_soon(deadline, "a server that is started again");
+    await_server_restart(scene, index, pid);
     await_steps(scene, 0, steps + 50);
     await_steps(scene, 1, steps + 50);
 }
@@ -109,14 +120,11 @@ static void a_server_that_hangs_is_started_again(void **state)
     struct scene *scene = *state;
     START("--set=evaluator.target_return=0");
     for (uint32_t index = 0; index < 2; index++) {
-        struct deadline deadline = patience();
         await_steps(scene, 0, reported(scene, 0, "learner_steps") + 20);
         pid_t pid = pid_of_server(scene, index);
         assert_int_equal(kill(pid, SIGSTOP), 0);
-        while (pid_of_server(scene, index) == pid)
-            look_again_soon(deadline, "a server that is started again");
-        await_steps(scene, 0, reported(scene, 0, "learner_steps") + 50);
-        await_steps(scene, 1, reported(scene, 0, "learner_steps") + 50);
+        await_server_restart(scene, index, pid);
+        await_more_steps(scene);
     }
     kill(scene->pid, SIGINT);
     assert_int_equal(scene_wait(scene), 128 + SIGINT);
@@ -137,12 +145,9 @@ static void a_run_that_was_suspended_goes_on(void **state)
         assert_int_equal(kill(scene->pid, SIGTSTP), 0);
         siginfo_t info;
         assert_int_equal(waitid(P_PID, (id_t)scene->pid, &info, WSTOPPED), 0);
-        struct deadline later = deadline_in_ms(&clock_monotonic, i == 0 ? 1000 : 4000);
-        while (!deadline_passed(later, &clock_monotonic))
-            poll(NULL, 0, 50);
+        let_pass(i == 0 ? 1000 : 4000);
         assert_int_equal(kill(scene->pid, SIGCONT), 0);
-        await_steps(scene, 0, reported(scene, 0, "learner_steps") + 50);
-        await_steps(scene, 1, reported(scene, 0, "learner_steps") + 50);
+        await_more_steps(scene);
     }
     kill(scene->pid, SIGINT);
     assert_int_equal(scene_wait(scene), 128 + SIGINT);

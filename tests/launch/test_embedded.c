@@ -196,15 +196,22 @@ static trp_status learn_offline(const struct scratch *scratch, const char *datas
     return status;
 }
 
+/* A run of a few steps in the scratch's directory. */
+static void learn_catch(const struct scratch *scratch, trp_run_result *result)
+{
+    const char *sets[] = {"learner.max_steps=20"};
+    const trp_run_options options = {
+        .run_dir = scratch->run, .sets = sets, .set_count = 1, .seed = 1};
+    trp_program *program = catch_program(1);
+    assert_int_equal(trp_run(program, &options, result), TRP_OK);
+    trp_program_destroy(program);
+}
+
 static void a_learner_without_actors_learns_from_what_a_run_stored(void **state)
 {
     struct scratch *scratch = *state;
-    const char *sets[] = {"learner.max_steps=20"};
-    trp_run_options options = {.run_dir = scratch->run, .sets = sets, .set_count = 1, .seed = 1};
     trp_run_result result;
-    trp_program *program = catch_program(1);
-    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
-    trp_program_destroy(program);
+    learn_catch(scratch, &result);
     char *dataset = xasprintf("%s/replay", result.run_dir);
     trp_run_result refused;
     assert_int_equal(learn_offline(scratch, result.run_dir, &refused), TRP_INVALID_ARGUMENT);
@@ -629,20 +636,15 @@ static void a_node_that_does_not_end_is_named_and_left(void **state)
     trp_stop_destroy(let_go);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 /* No --set makes an agent another one. */
 static void another_agent_does_not_go_on_with_a_run(void **state)
 {
     struct scratch *scratch = *state;
-    const char *sets[] = {"learner.max_steps=20"};
-    trp_run_options options = {.run_dir = scratch->run, .sets = sets, .set_count = 1, .seed = 1};
     trp_run_result result;
-    trp_program *program = catch_program(1);
-    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
-    trp_program_destroy(program);
-    program = catch_program_of(trp_r2d2(&(trp_r2d2_options){.hidden = {8}, .core_size = 8}), 1);
-    options.resume = true;
+    learn_catch(scratch, &result);
+    trp_program *program =
+        catch_program_of(trp_r2d2(&(trp_r2d2_options){.hidden = {8}, .core_size = 8}), 1);
+    const trp_run_options options = {.run_dir = scratch->run, .resume = true, .seed = 1};
     assert_int_equal(trp_run(program, &options, &result), TRP_FAILED_PRECONDITION);
     assert_non_null(strstr(trp_last_error(), "groups.actor.agent is r2d2, was dqn"));
     assert_non_null(
@@ -650,6 +652,8 @@ static void another_agent_does_not_go_on_with_a_run(void **state)
                ": use the program that it was started with, and its arguments, or start"));
     trp_program_destroy(program);
 }
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {

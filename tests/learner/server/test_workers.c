@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -240,13 +239,6 @@ static size_t silent_for(trp_parameter_server *server, uint64_t patience_ms)
     size_t silent = reply->n_silent;
     protobuf_c_message_free_unpacked(&reply->base, NULL);
     return silent;
-}
-
-static void let_pass(int64_t ms)
-{
-    struct deadline over = deadline_in_ms(&clock_monotonic, ms);
-    while (!deadline_passed(over, &clock_monotonic))
-        poll(NULL, 0, 50);
 }
 
 /* As when a run is suspended: who asks first would miss all others. */

@@ -506,8 +506,11 @@ static trp_status exchange_counts(trp_params_client *client, uint64_t steps, uin
     return status;
 }
 
-static bool report_is_due(const trp_params_client *client)
+/* The first steps are told at once: nobody learns from an actor that has done none. */
+static bool report_is_due(const trp_params_client *client, uint64_t steps)
 {
+    if (client->state.own_steps == 0 && steps > 0)
+        return true;
     int64_t since_ns = clock_now_ns(&clock_coarse) - client->reported_ns;
     return since_ns >= PARAMS_REPORT_MS * INT64_C(1000000) || turns_active();
 }
@@ -519,7 +522,7 @@ static trp_status pull_until(trp_params_client *client, uint64_t steps, uint64_t
     trp_status status = TRP_OK;
     *newer = false;
     forget_carried(client);
-    looks = looks && client->view && client->carry_count == 0 && !report_is_due(client);
+    looks = looks && client->view && client->carry_count == 0 && !report_is_due(client, steps);
     if (looks && board_view_newest(client->view) > client->state.version)
         status = read_memory(client, newer);
     if (!looks || status == TRP_ABORTED)

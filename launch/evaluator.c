@@ -218,7 +218,7 @@ static trp_status evaluator_loop(struct evaluator *evaluator)
         turns_pass();
         trp_stop_wait(stop, rest_ms(evaluator, clock_now_ns(&clock_monotonic) - start_ns));
         trp_params_state before = trp_params_client_state(evaluator->params);
-        TRP_TRY(trp_params_client_pull(evaluator->params, 0, 0, NULL));
+        TRP_TRY(trp_params_client_sync(evaluator->params, 0, 0, NULL)); /* the actors' steps, too */
         newer |= trp_params_client_state(evaluator->params).version != before.version;
     }
     return TRP_OK;

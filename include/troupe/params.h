@@ -54,17 +54,17 @@ TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fi
 
 /* Gets newer parameters; `*newer` (may be NULL) says whether there were any. Reports that this life
  * of the client did `steps` and `episodes` so far: with every pull, or, where the publisher's
- * memory is read, with one in 100 ms; the others cost a load, and a copy where there are newer
- * ones. What earlier lives did is added to the report from the learner's first reply on.
- * UNAVAILABLE and DEADLINE_EXCEEDED are tried again, with a warning in the log, for give_up_ms and
- * then returned; other failures at once. CANCELLED: stop. DATA_LOSS: the parameters have another
- * size than before. OUT_OF_RANGE: one of them is not finite; version, place and tensor are named. A
- * vector of more than 2 MiB comes in several calls, each with `timeout_ms` and three at a time, and
- * as one version, however often the learner publishes meanwhile. Blocks for as long as that takes.
- * From the learner: RESOURCE_EXHAUSTED: more clients with a name than 65 536, or too many
- * statistics; INVALID_ARGUMENT: the name, or statistics that no numbers have; FAILED_PRECONDITION:
- * statistics of another length than another client's. RESOURCE_EXHAUSTED here: no memory for the
- * vector. After any failure the parameters are what they were. */
+ * memory is read, with the first that has any and one in 100 ms; the others cost a load, and a copy
+ * where there are newer ones. What earlier lives did is added to the report from the learner's
+ * first reply on. UNAVAILABLE and DEADLINE_EXCEEDED are tried again, with a warning in the log, for
+ * give_up_ms and then returned; other failures at once. CANCELLED: stop. DATA_LOSS: the parameters
+ * have another size than before. OUT_OF_RANGE: one of them is not finite; version, place and tensor
+ * are named. A vector of more than 2 MiB comes in several calls, each with `timeout_ms` and three
+ * at a time, and as one version, however often the learner publishes meanwhile. Blocks for as long
+ * as that takes. From the learner: RESOURCE_EXHAUSTED: more clients with a name than 65 536, or too
+ * many statistics; INVALID_ARGUMENT: the name, or statistics that no numbers have;
+ * FAILED_PRECONDITION: statistics of another length than another client's. RESOURCE_EXHAUSTED here:
+ * no memory for the vector. After any failure the parameters are what they were. */
 TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps,
                                                        uint64_t episodes, bool *newer);
 

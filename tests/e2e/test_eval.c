@@ -46,22 +46,22 @@ static double return_of(const char *path)
     return shortest_number(number + strlen("/return_"));
 }
 
-/* The largest mean of evaluator.csv. Evaluations that confirm a target have a row, too. */
-static double best_row(const struct scene *scene)
+/* The largest mean of evaluator.csv, and the actors' steps of its last row. Evaluations that
+ * confirm a target have a row, too. */
+static double best_row(const struct scene *scene, unsigned long *acted)
 {
     char *text = scene_read(scene, "run/evaluator.csv");
     double best = -INFINITY;
-    unsigned long version, steps, acted = 0;
+    unsigned long version, steps;
     for (const char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
         unsigned episodes;
         int before = 0;
         assert_int_equal(
-            sscanf(line, "\n%lu,%lu,%lu,%u,%n", &version, &steps, &acted, &episodes, &before), 4);
+            sscanf(line, "\n%lu,%lu,%lu,%u,%n", &version, &steps, acted, &episodes, &before), 4);
         double mean = shortest_number(line + before);
         if (episodes == 1000)
             best = fmax(best, mean);
     }
-    assert_true(acted > 0);
     free(text);
     return best;
 }
@@ -79,8 +79,9 @@ static void the_best_parameters_stay_and_a_resumed_run_goes_on_with_them(void **
 {
     struct scene *scene = *state;
     catch_is_learned(scene);
+    unsigned long acted = 0;
     char *first = best_file(scene);
-    assert_true(return_of(first) == best_row(scene));
+    assert_true(return_of(first) == best_row(scene, &acted));
     const char *argv[] = {CATCH,
                           "--run-dir=run",
                           "--launch=threads",
@@ -92,7 +93,8 @@ static void the_best_parameters_stay_and_a_resumed_run_goes_on_with_them(void **
     scene_run(scene, argv);
     char *second = best_file(scene);
     assert_true(return_of(second) >= return_of(first));
-    assert_true(return_of(second) == best_row(scene));
+    assert_true(return_of(second) == best_row(scene, &acted));
+    assert_true(acted > 0); /* the first run's, if no others */
     free(first);
     free(second);
 }

@@ -1,7 +1,7 @@
 /* Reading safetensors: eight bytes of header length, a JSON header, the data. The file may be cut,
  * corrupt or somebody else's, so nothing is believed: lengths are compared with what is there
  * before memory is taken, every tensor's range with its shape, the ranges with each other, as they
- * must cover the data without gap or overlap, and the data with its sum. What comes back is then
+ * must cover the data without gap or overlap, and all of it with its sum. What comes back is then
  * safe to use by pointer. */
 #include "checkpoint.h"
 
@@ -228,21 +228,35 @@ static trp_status parse_header(trp_checkpoint *c, const char *text, size_t size)
     return check_cover(c);
 }
 
-/* Files of other libraries, and older ones, do not say it. */
-static trp_status check_sum(const trp_checkpoint *c)
+char *checkpoint_sum_find(char *header, size_t size)
 {
-    const char *written = trp_checkpoint_note_get(c, CHECKPOINT_SUM);
-    char text[CHECKPOINT_SUM_BYTES];
-    if (!written)
+    static const char key[] = "\"" CHECKPOINT_SUM "\":\"";
+    char *found = memmem(header, size, key, sizeof key - 1);
+    char *digits = found ? found + sizeof key - 1 : NULL;
+    if (!digits || header + size - digits <= CHECKPOINT_SUM_DIGITS)
+        return NULL;
+    return digits[CHECKPOINT_SUM_DIGITS] == '"' ? digits : NULL;
+}
+
+/* Of length, header and data. Files of other libraries, and older ones, do not say it. */
+static trp_status check_sum(const trp_checkpoint *c, char *header, uint64_t size)
+{
+    char *digits = checkpoint_sum_find(header, size);
+    char written[CHECKPOINT_SUM_DIGITS], now[CHECKPOINT_SUM_DIGITS + 1];
+    if (!digits)
         return TRP_OK;
-    snprintf(text, sizeof text, "%08" PRIx32, crc32c(0, c->data, c->data_bytes));
-    if (strcmp(written, text) == 0)
+    memcpy(written, digits, sizeof written);
+    memcpy(digits, CHECKPOINT_NO_SUM, sizeof written);
+    uint32_t sum = crc32c(crc32c(0, &size, sizeof size), header, size);
+    snprintf(now, sizeof now, "%08" PRIx32, crc32c(sum, c->data, c->data_bytes));
+    memcpy(digits, written, sizeof written);
+    if (memcmp(written, now, sizeof written) == 0)
         return TRP_OK;
     return trp_fail(TRP_DATA_LOSS,
-                    "%s is damaged: the CRC-32C of its data is %s, and was '%.8s' when it was "
-                    "written (if it was changed on purpose, leave " CHECKPOINT_SUM
+                    "%s is damaged: its CRC-32C is %s, and was another when it was written (if it "
+                    "was changed on purpose, leave " CHECKPOINT_SUM
                     " out of its " CHECKPOINT_METADATA ")",
-                    c->name, text, written);
+                    c->name, now);
 }
 
 /* ---- the file ---------------------------------------------------------------------------- */
@@ -300,9 +314,9 @@ static trp_status parse_source(trp_checkpoint *c, struct checkpoint_source *sour
     if (status == TRP_OK)
         status = source_take(c, source, c->data, c->data_bytes);
     if (status == TRP_OK)
-        status = parse_header(c, header, header_bytes);
+        status = check_sum(c, header, header_bytes);
     if (status == TRP_OK)
-        status = check_sum(c);
+        status = parse_header(c, header, header_bytes);
     free(header);
     return status;
 }

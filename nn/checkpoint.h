@@ -7,9 +7,13 @@
 #include <troupe/checkpoint.h>
 
 #define CHECKPOINT_METADATA "__metadata__"
-#define CHECKPOINT_SUM      "troupe_crc32c" /* a note: of the data, eight digits */
+#define CHECKPOINT_SUM      "troupe_crc32c" /* a note: of the file whose digits of it are zeros */
+#define CHECKPOINT_NO_SUM   "00000000"
 
-enum { CHECKPOINT_SUM_BYTES = 9 };
+enum { CHECKPOINT_SUM_DIGITS = sizeof CHECKPOINT_NO_SUM - 1 };
+
+/* Where the digits of the sum are in a header as it is written here; NULL: nowhere. */
+char *checkpoint_sum_find(char *header, size_t size);
 
 /* "F32" and 4; `type` is valid. */
 const char *checkpoint_type_name(trp_checkpoint_type type);

@@ -60,6 +60,8 @@ static trp_status add_notes(struct tensor_file *w)
         TRP_TRY(check_new_name(w, notes, w->notes[i].key));
         cJSON_AddStringToObject(notes, w->notes[i].key, w->notes[i].value);
     }
+    TRP_TRY(check_new_name(w, notes, CHECKPOINT_SUM));
+    cJSON_AddStringToObject(notes, CHECKPOINT_SUM, CHECKPOINT_NO_SUM);
     return TRP_OK;
 }
 
@@ -107,16 +109,14 @@ static trp_status each_tensor(struct tensor_file *w,
     return TRP_OK;
 }
 
-/* Once the shapes are known to be possible. */
-static trp_status add_sum(struct tensor_file *w)
+/* In the place of its zeros. */
+static trp_status put_sum(struct tensor_file *w, uint8_t *header, size_t header_bytes)
 {
-    cJSON *notes = cJSON_GetObjectItemCaseSensitive(w->header, CHECKPOINT_METADATA);
-    char text[CHECKPOINT_SUM_BYTES];
-    size_t sum = 0;
-    TRP_TRY(check_new_name(w, notes, CHECKPOINT_SUM));
+    size_t sum = crc32c(0, header, header_bytes);
     TRP_TRY(each_tensor(w, sum_tensor, &sum));
+    char text[CHECKPOINT_SUM_DIGITS + 1];
     snprintf(text, sizeof text, "%08" PRIx32, (uint32_t)sum);
-    cJSON_AddStringToObject(notes, CHECKPOINT_SUM, text);
+    memcpy(checkpoint_sum_find((char *)header, header_bytes), text, CHECKPOINT_SUM_DIGITS);
     return TRP_OK;
 }
 
@@ -127,7 +127,6 @@ static trp_status header_create(struct tensor_file *w, uint8_t **out, size_t *si
     size_t offset = 0;
     TRP_TRY(add_notes(w));
     TRP_TRY(each_tensor(w, header_add_tensor, &offset));
-    TRP_TRY(add_sum(w));
     char *text = cJSON_PrintUnformatted(w->header);
     size_t length = text ? strlen(text) : SIZE_MAX;
     if (length > CHECKPOINT_HEADER_BYTES_MAX - HEADER_STEP) {
@@ -141,7 +140,7 @@ static trp_status header_create(struct tensor_file *w, uint8_t **out, size_t *si
     memcpy(*out, &padded, 8);
     memcpy(*out + 8, text, length);
     free(text);
-    return TRP_OK;
+    return put_sum(w, *out, *size);
 }
 
 /* ---- the file ---------------------------------------------------------------------------- */

@@ -2,9 +2,10 @@
  * (https://huggingface.co/docs/safetensors), readable by its libraries.
  *
  * A file is written whole or not at all: to a temporary file beside it, fsync, rename, fsync of the
- * directory. Its __metadata__ has the CRC-32C of its data, as "troupe_crc32c", eight hexadecimal
- * digits. A reader trusts nothing in it: the header is bounded, every range is checked, and the
- * data is compared with its sum, where there is one: whoever changes it leaves the note out. */
+ * directory. Its __metadata__ has the CRC-32C of the file, as "troupe_crc32c", eight hexadecimal
+ * digits, which count as zeros themselves. A reader trusts nothing in it: the header is bounded,
+ * every range is checked, and the file is compared with its sum, where there is one: whoever
+ * changes it leaves the note out. */
 #ifndef TRP_CHECKPOINT_H
 #define TRP_CHECKPOINT_H
 

@@ -330,16 +330,16 @@ static trp_status call_server(const struct server_link *link, const char *method
     return status == TRP_OK ? TRP_OK : call_failed(link, method, status, "");
 }
 
-/* A server may wait for each of the others for the timeout, and once more for as many as may push
- * `slack` times meanwhile, of which each begins the wait anew. One timeout is for a server that is
- * started again meanwhile, and one for calls. */
+/* A server may wait for each of the others for the timeout, once more for one that comes back
+ * meanwhile, and for as many as may push `slack` times meanwhile, of which each begins the wait
+ * anew. One timeout is for a server that is started again meanwhile, and one for calls. */
 static int64_t longest_turn_ms(const struct server_link *link)
 {
     const trp_learner_servers *servers = link->links->servers;
     int64_t others = servers->workers > 1 ? (int64_t)servers->workers - 1 : 0;
     int64_t slack = servers->options.rule == TRP_SERVER_SSP ? servers->options.slack : 0;
     int64_t again = others > 1 ? (others - 1) * slack : 0;
-    return (2 + others + again) * timeout_of(link);
+    return (2 + 2 * (others + again)) * timeout_of(link);
 }
 
 /* How often a server said "not yet", and for how long. */

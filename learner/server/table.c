@@ -181,6 +181,16 @@ static trp_status change_presence(struct server_table *table, uint32_t worker, e
     return TRP_OK;
 }
 
+/* Whoever waits for one that comes back does so from now on, but once: it may do nothing but that.
+ */
+static void wait_anew(struct server_table *table, uint32_t worker)
+{
+    if (table->waited_ns == 0 || table->waits_anew || server_table_behind(table, worker) > 0)
+        return;
+    table->waited_ns = clock_now_ns(&clock_monotonic);
+    table->waits_anew = true;
+}
+
 /* The range has to be in them. */
 static trp_status map_gradients(const struct server_table *table,
                                 struct server_table_worker *worker,
@@ -200,6 +210,7 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
     if (!table->shard.workers[request->worker].present)
         TRP_TRY(change_presence(table, request->worker, KEEP_JOIN));
     server_table_hear(table);
+    wait_anew(table, request->worker);
     free(worker->name);
     worker->name = xstrdup(request->name);
     worker->heard_ns = clock_now_ns(&clock_monotonic);
@@ -277,6 +288,7 @@ trp_status server_table_lose_silent(struct server_table *table,
     if (table->waited_ns == 0 || table->waited_clock != least) {
         table->waited_ns = now_ns;
         table->waited_clock = least;
+        table->waits_anew = false;
     }
     *until =
         (struct deadline){table->waited_ns + excused_ns(table, table->waited_ns) + patience_ns};

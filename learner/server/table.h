@@ -4,6 +4,7 @@
 #define TRP_LEARNER_SERVER_TABLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,7 @@ struct server_table {
     struct parts_room *parts_room;       /* the server's */
     uint64_t waited_clock;               /* of the slowest, since: */
     int64_t waited_ns;                   /* 0: nobody waits */
+    bool waits_anew;                     /* once more, as somebody came back */
     int64_t heard_ns;                    /* when anybody asked for something last */
     int64_t gap_from_ns, gap_to_ns;      /* the last long time that nobody did */
     uint64_t most_behind;                /* at a read, of all so far */

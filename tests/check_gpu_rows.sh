@@ -53,6 +53,7 @@ printf '[ RUN      ] told\n'; printf 'ERROR: loss is 2: not 1\n[  ERROR   ] --- 
 printf '[ RUN      ] fine\n[       OK ] fine\n'; printf '[  ERROR   ] --- 0 != 0x1\n[  FAILED  ] wrong\n[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] wrong\n' >&2; exit 1
 END
 program "$there/bin/test_policies" <<<'echo "CUDA is gone" >&2; exit 70'
+program "$there/bin/test_virtual_ranks" <<<'echo "WARN device cuda:0: a list of 3 works is no graph, and is run work by work: no (cudaErrorUnknown)" >&2'
 check correct
 [ "$status" = 1 ] || { echo "it ended with $status"; exit 1; }
 wants '^test_plans: two +FAILED: the machine has a GPU, and the program found none: device cuda:0: no driver$'
@@ -61,7 +62,9 @@ wants '^test_phases: wrong +FAILED: 0 != 0x1$'
 wants '^test_phases: told +FAILED: loss is 2: not 1$'
 wants '^test_phases: fine +passed$'
 wants '^test_policies +FAILED: it ended with 70: CUDA is gone$'
-[ "$(grep -c FAILED "$table")" = 5 ] || { cat "$table"; exit 1; }
+wants '^  device cuda:0: a list of 3 works is no graph, .*cudaErrorUnknown\) +FAILED: all that we run are to be graphs$'
+[ "$(grep -c FAILED "$table")" = 6 ] || { cat "$table"; exit 1; }
+program "$there/bin/test_virtual_ranks" <<<'exit 0'
 program "$there/bin/test_plans" <<<'exit 0'
 program "$there/bin/test_phases" <<<'exit 0'
 program "$there/bin/bench_gpu" <<<'echo "bench_gpu: no driver" >&2; printf "MLP\tskipped: no GPU\n"'

@@ -47,6 +47,7 @@ struct nccl_group {
     trp_queue *queue;
     void *memory;
     uint64_t mark;
+    uint32_t puts; /* of operations so far, on streams or graphs */
     /* Who guards calls: */
     struct thread guard;
     struct mutex mutex; /* of what follows */
@@ -307,6 +308,7 @@ static bool put_job(void *owner, void *stream, const void *arguments)
     const struct nccl_job *job = arguments;
     char words[CALL_WORDS_BYTES];
     call_words(&job->call, words);
+    group->puts++;
     enum carrier_state state = begin_put(group, stream, job->values, &job->call, words);
     return wait_for_put(group, state, words) == CARRIER_READY;
 }
@@ -436,7 +438,7 @@ static enum carrier_state check_joined_gpu(struct nccl_group *group)
 }
 
 /* The first operation connects ranks with each other, which may take long, or fail; the second one
- * shows whether it goes into a graph, too. */
+ * shows whether it goes into a graph, too: where none came of it, it was put once more. */
 static enum carrier_state advance_meeting(struct nccl_group *group, enum carrier_state state)
 {
     static const struct group_call call = {
@@ -454,6 +456,7 @@ static enum carrier_state advance_meeting(struct nccl_group *group, enum carrier
     }
     if (state == CARRIER_READY && group->meeting == MEETING_PUT &&
         trp_queue_done(group->queue, group->mark)) {
+        group->puts = 0;
         use_queue(group, group->queue);
         record_call(group, group->queue, group->memory, &call);
         group->mark = trp_queue_mark(group->queue);
@@ -472,6 +475,11 @@ enum carrier_state nccl_group_meet(struct nccl_group *group)
         return state == CARRIER_FAILED ? CARRIER_FAILED : CARRIER_WORKS;
     if (trp_queue_sync(group->queue, group->mark) != TRP_OK)
         return fail_with_last_error(group);
+    if (group->puts > 1) {
+        trp_fail(TRP_UNAVAILABLE, "NCCL's operations do not go into a graph of %s",
+                 trp_device_name(group->base.device));
+        return fail_with_last_error(group);
+    }
     forget_queues(group);
     end_meeting(group);
     group->meeting = MEETING_DONE;

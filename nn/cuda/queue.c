@@ -9,6 +9,7 @@
  * mark behind it was waited for; what lies in pinned memory already goes from where it is.
  * What comes from the device lies in the ring until then, too: whoever reads it has waited. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,8 @@ struct cuda_queue {
     size_t ring_bytes, staged, freed; /* bytes ever staged, and free again */
     struct host_delivery *deliveries;
     uint32_t delivery_count, delivery_room;
+    trp_status failure; /* the first of what nobody asked about: whoever asks next is told */
+    char failed[256];   /* in words */
 };
 
 static struct cuda_queue *cuda_queue(trp_queue *queue)
@@ -70,6 +73,14 @@ struct cuda_list *cuda_queue_list(trp_queue *queue)
 }
 
 /* ---- marks --------------------------------------------------------------------------------- */
+
+static void keep_failure(struct cuda_queue *q, trp_status status)
+{
+    if (q->failure != TRP_OK)
+        return;
+    q->failure = status;
+    snprintf(q->failed, sizeof q->failed, "%s", trp_last_error());
+}
 
 static void deliver(struct cuda_queue *q, uint64_t mark)
 {
@@ -86,6 +97,8 @@ static void deliver(struct cuda_queue *q, uint64_t mark)
 
 static trp_status wait_within(struct cuda_queue *q, uint64_t mark, int64_t timeout_ms)
 {
+    if (q->failure != TRP_OK)
+        return trp_fail(q->failure, "%s", q->failed);
     if (mark < q->waited)
         mark = q->waited; /* is done, too, and still has its event */
     if (mark == 0)
@@ -102,14 +115,21 @@ static trp_status wait_within(struct cuda_queue *q, uint64_t mark, int64_t timeo
 
 static trp_status wait_for_mark(struct cuda_queue *q, uint64_t mark)
 {
-    return wait_within(q, mark, QUEUE_SYNC_MS);
+    trp_status status = wait_within(q, mark, QUEUE_SYNC_MS);
+    if (status == TRP_DEADLINE_EXCEEDED)
+        return trp_fail(TRP_DEADLINE_EXCEEDED, "device %s is not done within %d s",
+                        q->machine->name, QUEUE_SYNC_MS / 1000);
+    return status;
 }
 
-/* Failures are told to who asks next: they stay. */
+/* What is not done by then may be written over. */
 static void wait_silently(struct cuda_queue *q, uint64_t mark)
 {
-    if (wait_for_mark(q, mark) != TRP_OK)
-        q->freed = q->staged;
+    trp_status status = wait_for_mark(q, mark);
+    if (status == TRP_OK)
+        return;
+    keep_failure(q, status);
+    q->freed = q->staged;
 }
 
 /* Of what the stream was told so far. */
@@ -243,18 +263,14 @@ static bool queue_done(trp_queue *queue, uint64_t mark)
 {
     struct cuda_queue *q = cuda_queue(queue);
     assert(mark <= q->marked);
-    return wait_within(q, mark, 0) != TRP_DEADLINE_EXCEEDED;
+    return q->failure != TRP_OK || wait_within(q, mark, 0) != TRP_DEADLINE_EXCEEDED;
 }
 
 static trp_status queue_sync(trp_queue *queue, uint64_t mark)
 {
     struct cuda_queue *q = cuda_queue(queue);
     assert(mark <= q->marked);
-    trp_status status = wait_for_mark(q, mark);
-    if (status == TRP_DEADLINE_EXCEEDED)
-        return trp_fail(TRP_DEADLINE_EXCEEDED, "device %s is not done within %d s",
-                        q->machine->name, QUEUE_SYNC_MS / 1000);
-    return status;
+    return wait_for_mark(q, mark);
 }
 
 /* ---- copies -------------------------------------------------------------------------------- */
@@ -275,7 +291,8 @@ static char *ring_room(struct cuda_queue *q, size_t bytes)
     return q->ring + at;
 }
 
-/* A ring that such copies fit into several times, as far as it may grow. False: there is none. */
+/* A ring that such copies fit into several times, as far as it may grow. False: there is none, and
+ * nothing is copied. */
 static bool ring_grow(struct cuda_queue *q, size_t bytes)
 {
     size_t wanted = bytes <= QUEUE_STAGING_BYTES / 8 ? 8 * bytes : QUEUE_STAGING_BYTES;
@@ -283,8 +300,12 @@ static bool ring_grow(struct cuda_queue *q, size_t bytes)
     if (wanted <= q->ring_bytes)
         return true;
     void *ring;
-    if (wait_for_mark(q, queue_mark(&q->base)) != TRP_OK ||
-        q->machine->impl->pin(q->machine, wanted, &ring) != TRP_OK)
+    trp_status status = wait_for_mark(q, queue_mark(&q->base));
+    if (status == TRP_OK)
+        status = q->machine->impl->pin(q->machine, wanted, &ring);
+    if (status != TRP_OK && !q->ring)
+        keep_failure(q, status);
+    if (status != TRP_OK)
         return q->ring != NULL;
     if (q->ring)
         q->machine->impl->unpin(q->machine, q->ring);

@@ -252,16 +252,18 @@ static struct blas_way way_of(struct blas *blas, const struct blas_shape *shape,
     return copy;
 }
 
-static void *workspace_of(struct gpu *gpu, struct gpu_lane *lane)
+/* NULL: there is no memory, and the product is our own. */
+static void *workspace_of(struct gpu_lane *lane)
 {
-    if (!lane->workspace)
-        lane_check(gpu, lane, cudaMalloc(&lane->workspace, BLAS_WORKSPACE_BYTES), "cudaMalloc",
-                   "a product's workspace");
+    if (!lane->workspace && cudaMalloc(&lane->workspace, BLAS_WORKSPACE_BYTES) != cudaSuccess) {
+        (void)cudaGetLastError();
+        lane->workspace = NULL;
+    }
     return lane->workspace;
 }
 
 /* Ours is right, and slow: nobody would know why. */
-static void tell_once(struct gpu *gpu, const struct gemm_job *job)
+static void tell_once(struct gpu *gpu, const struct gemm_job *job, const char *lacks)
 {
     static const char *const words[] = {
         [TRP_F32] = "float32", [TRP_BF16] = "bfloat16", [TRP_TF32] = "TF32"};
@@ -271,9 +273,10 @@ static void tell_once(struct gpu *gpu, const struct gemm_job *job)
     mutex_unlock(&gpu->blas->mutex);
     if (!told)
         gpu->host->log(TRP_INFO,
-                       "device %s: cuBLASLt has no way for a product of %ux%u by %ux%u in %s: our "
+                       "device %s: cuBLASLt has no %s for a product of %ux%u by %ux%u in %s: our "
                        "own kernel makes it, and others of which nothing is said",
-                       gpu->machine.name, job->m, job->k, job->k, job->n, words[job->precision]);
+                       gpu->machine.name, lacks, job->m, job->k, job->k, job->n,
+                       words[job->precision]);
 }
 
 bool blas_gemm(struct gpu *gpu, struct gpu_lane *lane, const struct gemm_job *job)
@@ -285,14 +288,14 @@ bool blas_gemm(struct gpu *gpu, struct gpu_lane *lane, const struct gemm_job *jo
     if (done) {
         struct blas_way way = way_of(blas, &shape, &product);
         float alpha = 1, beta = job->accumulate ? 1 : 0;
-        void *workspace = !way.none && way.workspace_bytes > 0 ? workspace_of(gpu, lane) : NULL;
+        void *workspace = !way.none && way.workspace_bytes > 0 ? workspace_of(lane) : NULL;
         done = !way.none && (way.workspace_bytes == 0 || workspace) &&
                blas->calls.Matmul(blas->handle, product.what, &alpha, job->b, product.a, job->a,
                                   product.b, &beta, job->c, product.c, job->c, product.c,
                                   &way.algorithm, workspace, way.workspace_bytes,
                                   lane->stream) == CUBLAS_STATUS_SUCCESS;
         if (!done)
-            tell_once(gpu, job);
+            tell_once(gpu, job, way.none || workspace || way.workspace_bytes == 0 ? "way" : "room");
     }
     product_cleanup(&blas->calls, &product);
     return done;

@@ -70,20 +70,27 @@ static void keep_failure(struct gpu *gpu, trp_status status, const char *words)
     mutex_unlock(&gpu->mutex);
 }
 
+void cuda_words(char *words, size_t bytes, cudaError_t error, const char *call, const char *of)
+{
+    snprintf(words, bytes, "%s%s%s: %s (%s)", call, of ? " of " : "", of ? of : "",
+             cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
 bool gpu_check(struct gpu *gpu, cudaError_t error, const char *call, const char *of)
 {
     char words[sizeof gpu->failed];
     if (error == cudaSuccess)
         return true;
     (void)cudaGetLastError(); /* or the next call that works has it, too */
-    snprintf(words, sizeof words, "%s%s%s: %s (%s)", call, of ? " of " : "", of ? of : "",
-             cudaGetErrorString(error), cudaGetErrorName(error));
+    cuda_words(words, sizeof words, error, call, of);
     keep_failure(gpu, status_of(error), words);
     return false;
 }
 
 void lane_fail(struct gpu *gpu, struct gpu_lane *lane, trp_status status, const char *words)
 {
+    if (!lane->failed)
+        snprintf(lane->words, sizeof lane->words, "%s", words);
     lane->failed = true;
     if (!lane->captured)
         keep_failure(gpu, status, words);
@@ -95,8 +102,10 @@ void lane_check(struct gpu *gpu, struct gpu_lane *lane, cudaError_t error, const
     if (!lane->captured) {
         gpu_check(gpu, error, call, of);
     } else if (error != cudaSuccess) {
+        char words[sizeof lane->words];
         (void)cudaGetLastError();
-        lane->failed = true;
+        cuda_words(words, sizeof words, error, call, of);
+        lane_fail(gpu, lane, TRP_INTERNAL, words);
     }
 }
 

@@ -25,7 +25,8 @@ struct gpu_lane {
     struct host_call *calls;
     void *workspace; /* of products; NULL: none was needed yet */
     bool captured;   /* what is put here runs again and again: each call has its own memory */
-    bool failed;     /* something was not captured */
+    bool failed;     /* something was not captured: */
+    char words[160]; /* what, and why; "": its owner knows */
 };
 
 struct gpu_range {
@@ -43,6 +44,7 @@ struct gpu {
     struct mutex mutex;       /* of what follows */
     struct gpu_range *ranges; /* memory that was given out, by address */
     uint32_t range_count, range_room;
+    bool told;          /* of a list that cannot be captured */
     trp_status failure; /* the first one */
     char failed[256];   /* in words */
 };
@@ -70,6 +72,9 @@ struct gpu *gpu_enter(struct machine *machine);
 
 /* False: `call`, in words, failed; that is kept, and event_wait() tells. */
 bool gpu_check(struct gpu *gpu, cudaError_t error, const char *call, const char *of);
+
+/* "CALL of OF: what CUDA says"; `of` may be NULL. */
+void cuda_words(char *words, size_t bytes, cudaError_t error, const char *call, const char *of);
 
 /* The same for what is put on a lane: of one that is captured it is the graph that fails. */
 void lane_check(struct gpu *gpu, struct gpu_lane *lane, cudaError_t error, const char *call,

@@ -1,5 +1,6 @@
 /* Lists as graphs: the lanes of a schedule become streams, its waits events, and CUDA takes down
  * what would have run. What a graph's works need besides their operands belongs to the graph. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/alloc.h"
@@ -13,20 +14,32 @@ struct capturing {
     cudaEvent_t began, ended;
     cudaEvent_t *done; /* of each work that another lane waits for; NULL: nobody does */
     bool failed;
+    char words[160]; /* what did first; "": a call of another library, whose owner knows why */
 };
 
-static void capture_check(struct capturing *c, cudaError_t error)
+static void capture_fail(struct capturing *c, const char *words)
 {
+    if (!c->failed)
+        snprintf(c->words, sizeof c->words, "%s", words);
+    c->failed = true;
+}
+
+static void capture_check(struct capturing *c, cudaError_t error, const char *call)
+{
+    char words[sizeof c->words];
     if (error == cudaSuccess)
         return;
     (void)cudaGetLastError();
-    c->failed = true;
+    cuda_words(words, sizeof words, error, call, NULL);
+    capture_fail(c, words);
 }
+
+#define CAPTURE(c, CALL, ...) capture_check(c, CALL(__VA_ARGS__), #CALL)
 
 static cudaEvent_t capture_event(struct capturing *c)
 {
     cudaEvent_t event = NULL;
-    capture_check(c, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CAPTURE(c, cudaEventCreateWithFlags, &event, cudaEventDisableTiming);
     return event;
 }
 
@@ -41,7 +54,7 @@ static void capture_prepare(struct capturing *c)
         struct gpu_lane *lane = &c->graph->lanes[step->lane];
         lane->captured = true;
         if (!lane->stream)
-            capture_check(c, cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+            CAPTURE(c, cudaStreamCreateWithFlags, &lane->stream, cudaStreamNonBlocking);
         for (uint32_t k = 0; k < step->wait_count; k++)
             if (!c->done[step->waits[k]])
                 c->done[step->waits[k]] = capture_event(c);
@@ -55,11 +68,12 @@ static void capture_works(struct capturing *c)
         const struct cuda_step *step = &schedule->steps[i];
         struct gpu_lane *lane = &c->graph->lanes[step->lane];
         for (uint32_t k = 0; k < step->wait_count; k++)
-            capture_check(c, cudaStreamWaitEvent(lane->stream, c->done[step->waits[k]], 0));
+            CAPTURE(c, cudaStreamWaitEvent, lane->stream, c->done[step->waits[k]], 0);
         gpu_work(c->gpu, lane, schedule->list, &schedule->list->works[i]);
-        c->failed = c->failed || lane->failed;
+        if (lane->failed)
+            capture_fail(c, lane->words);
         if (c->done[i])
-            capture_check(c, cudaEventRecord(c->done[i], lane->stream));
+            CAPTURE(c, cudaEventRecord, c->done[i], lane->stream);
     }
 }
 
@@ -69,20 +83,20 @@ static cudaGraph_t capture_all(struct capturing *c)
     struct gpu_lane *lanes = c->graph->lanes;
     cudaStream_t first = lanes[c->schedule->steps[0].lane].stream;
     cudaGraph_t graph = NULL;
-    capture_check(c, cudaStreamBeginCapture(first, cudaStreamCaptureModeRelaxed));
+    CAPTURE(c, cudaStreamBeginCapture, first, cudaStreamCaptureModeRelaxed);
     if (c->failed)
         return NULL;
-    capture_check(c, cudaEventRecord(c->began, first));
+    CAPTURE(c, cudaEventRecord, c->began, first);
     for (uint32_t i = 0; i < SCHEDULE_LANES; i++)
         if (lanes[i].stream && lanes[i].stream != first)
-            capture_check(c, cudaStreamWaitEvent(lanes[i].stream, c->began, 0));
+            CAPTURE(c, cudaStreamWaitEvent, lanes[i].stream, c->began, 0);
     capture_works(c);
     for (uint32_t i = 0; i < SCHEDULE_LANES; i++)
         if (lanes[i].stream && lanes[i].stream != first) {
-            capture_check(c, cudaEventRecord(c->ended, lanes[i].stream));
-            capture_check(c, cudaStreamWaitEvent(first, c->ended, 0));
+            CAPTURE(c, cudaEventRecord, c->ended, lanes[i].stream);
+            CAPTURE(c, cudaStreamWaitEvent, first, c->ended, 0);
         }
-    capture_check(c, cudaStreamEndCapture(first, &graph));
+    CAPTURE(c, cudaStreamEndCapture, first, &graph);
     return graph;
 }
 
@@ -91,17 +105,31 @@ static void capture_cleanup(struct capturing *c)
 {
     for (uint32_t i = 0; i < c->schedule->list->count; i++)
         if (c->done[i])
-            capture_check(c, cudaEventDestroy(c->done[i]));
+            CAPTURE(c, cudaEventDestroy, c->done[i]);
     if (c->began)
-        capture_check(c, cudaEventDestroy(c->began));
+        CAPTURE(c, cudaEventDestroy, c->began);
     if (c->ended)
-        capture_check(c, cudaEventDestroy(c->ended));
+        CAPTURE(c, cudaEventDestroy, c->ended);
     for (uint32_t i = 0; i < SCHEDULE_LANES; i++)
         if (c->graph->lanes[i].stream) {
-            capture_check(c, cudaStreamDestroy(c->graph->lanes[i].stream));
+            CAPTURE(c, cudaStreamDestroy, c->graph->lanes[i].stream);
             c->graph->lanes[i].stream = NULL;
         }
     free(c->done);
+}
+
+/* What is run instead is right, and slower: nobody would know why. */
+static void tell_once(const struct capturing *c)
+{
+    mutex_lock(&c->gpu->mutex);
+    bool told = c->gpu->told;
+    c->gpu->told = true;
+    mutex_unlock(&c->gpu->mutex);
+    if (!told)
+        c->gpu->host->log(TRP_WARN,
+                          "device %s: a list of %u works is no graph, and is run work by work, as "
+                          "others may be of which nothing is said: %s",
+                          c->gpu->machine.name, c->schedule->list->count, c->words);
 }
 
 struct machine_graph *graph_capture(struct machine *machine, const struct cuda_schedule *schedule)
@@ -115,12 +143,14 @@ struct machine_graph *graph_capture(struct machine *machine, const struct cuda_s
     cudaGraph_t graph = c.failed ? NULL : capture_all(&c);
     mutex_unlock(&gpu->still);
     if (graph && !c.failed)
-        capture_check(&c, cudaGraphInstantiate(&c.graph->exec, graph, 0));
+        CAPTURE(&c, cudaGraphInstantiate, &c.graph->exec, graph, 0);
     if (graph)
-        capture_check(&c, cudaGraphDestroy(graph));
+        CAPTURE(&c, cudaGraphDestroy, graph);
     capture_cleanup(&c);
     if (!c.failed)
         return c.graph;
+    if (c.words[0] != '\0')
+        tell_once(&c);
     graph_forget(machine, c.graph);
     return NULL;
 }

@@ -41,10 +41,13 @@ struct scene {
 };
 
 static struct scene *scene_now;
+static uint32_t
+    spoiler; /* the rank of that number, from 1 on, gets no graph of what it took down */
 
 static int reset(void **state)
 {
     (void)state;
+    spoiler = 0;
     *fake = (struct fake_nccl){.polls = 0};
     ranks_kind = RANKS_TCP;
     return 0;
@@ -83,6 +86,7 @@ static void scene_begin(struct scene *scene, uint32_t size, uint32_t timeout_ms)
         seat->twin = xcalloc(1, sizeof *seat->twin);
         seat->device = twin_device_init(seat->twin, rank + 1);
         seat->twin->machine.checks_waits = true;
+        seat->twin->machine.spoils = spoiler == rank + 1;
         OR_FAIL(trp_queue_create(&seat->queue, seat->device));
         for (size_t i = 0; i < VECTORS; i++) {
             size_t bytes = NUMBERS * sizeof(float);
@@ -296,6 +300,21 @@ static void where_a_rank_cannot_capture_all_use_the_host(void **state)
                     0);
         scene_end(&scene);
     }
+}
+
+/* It was put on a stream that was captured, and again on one that was not. */
+static void where_a_rank_gets_no_graph_all_use_the_host(void **state)
+{
+    struct captured log;
+    struct scene scene;
+    (void)state;
+    spoiler = 2;
+    capture_begin(&log);
+    scene_begin(&scene, 2, 0);
+    capture_end(&log);
+    assert_true(captured_count(&log, "go through the host's memory group=test reason=rank 1 of 2: "
+                                     "NCCL's operations do not go into a graph of twin") > 0);
+    scene_end(&scene);
 }
 
 /* ---- what goes wrong ---------------------------------------------------------------------------
@@ -526,6 +545,7 @@ int main(void)
         cmocka_unit_test_setup(sums_are_a_part_of_the_graph_of_what_is_around_them, reset),
         cmocka_unit_test_setup(sums_on_two_queues_go_in_the_order_of_all_ranks, reset),
         cmocka_unit_test_setup(where_a_rank_cannot_capture_all_use_the_host, reset),
+        cmocka_unit_test_setup(where_a_rank_gets_no_graph_all_use_the_host, reset),
         cmocka_unit_test_setup(one_that_hangs_in_a_graph_is_over_in_time, reset),
         cmocka_unit_test_setup(a_step_may_take_longer_than_aborting, reset),
         cmocka_unit_test_setup(what_nccl_says_of_a_graph_all_say, reset),

@@ -481,17 +481,28 @@ static void another_librarys_call_is_in_the_graph(void **state)
 
 static void a_list_that_cannot_be_captured_is_run(void **state)
 {
+    struct captured log;
     struct scene scene;
     (void)state;
     scene_begin(&scene, 3, WITHOUT_BLAS);
     fake_cuda.refuses_capture = true;
+    capture_begin(&log);
     for (unsigned i = 0; i < 4; i++) {
         put_add(cuda_queue_list(scene.queue), scene.there[0], scene.there[1], scene.there[2]);
         put_mix(cuda_queue_list(scene.queue), scene.there[3], scene.there[1], scene.there[2], 1);
         OR_FAIL(sync_all(&scene));
     }
+    for (unsigned i = 0; i < 2; i++) {
+        put_add(cuda_queue_list(scene.queue), scene.there[0], scene.there[1], scene.there[2]);
+        OR_FAIL(sync_all(&scene));
+    }
+    capture_end(&log);
+    assert_int_equal(captured_count(&log, "device cuda:0: a list of 2 works is no graph, and is "
+                                          "run work by work"),
+                     1);
+    assert_int_equal(captured_count(&log, ": cudaLaunchKernel of add_rows: "), 1);
     assert_int_equal(fake_cuda.graph_launches, 0);
-    assert_int_equal(fake_cuda.kernels, 4);
+    assert_int_equal(fake_cuda.kernels, 6);
     scene_end(&scene);
 }
 
@@ -627,6 +638,28 @@ static void what_cublas_has_no_way_for_is_our_own_and_said_once(void **state)
     scene_end(&scene);
 }
 
+/* All else goes on: the product is our own. */
+static void where_there_is_no_workspace_products_are_our_own(void **state)
+{
+    static const uint32_t sizes[] = {2, 3, 4};
+    struct captured log;
+    struct scene scene;
+    (void)state;
+    scene_begin(&scene, 11, WITH_BLAS);
+    OR_FAIL(sync_all(&scene));
+    fake_cuda.memory_bytes = fake_cuda.used_bytes;
+    capture_begin(&log);
+    struct gemm_job here = job_at(scene.here, sizes, 0), there = job_at(scene.there, sizes, 0);
+    twin_kernel(&scene.rng, &kernel_tiled_gemm, &here);
+    work_gemm(cuda_queue_list(scene.queue), &there);
+    assert_both_sides(&scene, true);
+    capture_end(&log);
+    assert_int_equal(captured_count(&log, "device cuda:0: cuBLASLt has no room for a product of "),
+                     1);
+    assert_int_equal(fake_cuda.kernels, 1);
+    scene_end(&scene);
+}
+
 /* ---- NaNs ---------------------------------------------------------------------------------- */
 
 static bool has_nan(const float *values, size_t count)
@@ -738,6 +771,7 @@ int main(void)
         cmocka_unit_test(factors_have_ten_bits_where_that_is_asked),
         cmocka_unit_test(what_cublas_does_not_take_is_our_own),
         cmocka_unit_test(what_cublas_has_no_way_for_is_our_own_and_said_once),
+        cmocka_unit_test(where_there_is_no_workspace_products_are_our_own),
         cmocka_unit_test(a_nan_that_relu_hides_is_in_the_gradients),
         cmocka_unit_test(what_fails_on_the_way_fails_each_wait_from_then_on),
         cmocka_unit_test(a_wait_ends_at_its_deadline),

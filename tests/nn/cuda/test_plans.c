@@ -252,6 +252,31 @@ static void tf32_on_a_gpu_is_near_the_reference(void **state)
     check_smooth(real_gpu(), check_tf32_by_library);
 }
 
+/* Products of which libraries have their fastest kernels. TF32 is float32 where there is none. */
+static void check_usual_sizes(trp_device *device)
+{
+    const trp_net_spec spec = trp_mlp(&(trp_mlp_options){.inputs = 512, .outputs = 256});
+    check_spec(device, &spec, 256);
+    print_message("bfloat16, the output that differs most\t%.3g\n",
+                  check_rounding(device, &spec, 256, TRP_BF16, 1e-4, 1.6e-2));
+    print_message("TF32, the output that differs most\t%.3g\n",
+                  check_rounding(device, &spec, 256, TRP_TF32, 0, 2e-3));
+}
+
+static void usual_sizes_are_the_reference(void **state)
+{
+    (void)state;
+    struct twin_device *twin = xmalloc(sizeof *twin);
+    check_usual_sizes(twin_device_init(twin, 7));
+    free(twin);
+}
+
+static void usual_sizes_on_a_gpu_are_the_reference(void **state)
+{
+    (void)state;
+    check_usual_sizes(real_gpu());
+}
+
 /* Of the graphs above: the machine has left out each of them once, and found what is not ordered
  * then. */
 static void no_wait_can_be_left_out(void **state)
@@ -273,6 +298,7 @@ int main(void)
         cmocka_unit_test(windows_by_a_library_are_the_reference),
         cmocka_unit_test(large_images_go_some_at_a_time),
         cmocka_unit_test(halves_are_near_the_reference),
+        cmocka_unit_test(usual_sizes_are_the_reference),
         cmocka_unit_test(no_wait_can_be_left_out),
         cmocka_unit_test(random_graphs_on_a_gpu_are_the_reference),
         cmocka_unit_test(odd_sizes_on_a_gpu_are_the_reference),
@@ -281,6 +307,7 @@ int main(void)
         cmocka_unit_test(windows_on_a_gpu_are_the_reference),
         cmocka_unit_test(halves_on_a_gpu_are_near_the_reference),
         cmocka_unit_test(tf32_on_a_gpu_is_near_the_reference),
+        cmocka_unit_test(usual_sizes_on_a_gpu_are_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

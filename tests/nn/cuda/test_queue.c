@@ -182,6 +182,57 @@ static void where_nothing_more_is_pinned_memory_is_the_hosts_own(void **state)
     machine->impl = before;
 }
 
+/* All that is on a queue which waits no more; others go on. */
+static void let_run(struct scene *scene)
+{
+    trp_queue_wait(scene->other, scene->queue);
+    OR_FAIL(wait_for_all(scene->other));
+}
+
+/* The first copy has no ring. */
+static void bytes_that_were_not_copied_fail_whoever_waits(void **state)
+{
+    struct scene *scene = *state;
+    struct machine *machine = &scene->twin.machine.base;
+    const struct machine_impl *before = machine->impl;
+    pins_no_more = *before;
+    pins_no_more.pin = refuse_pin;
+    machine->impl = &pins_no_more;
+    trp_queue_copy(scene->queue, scene->memory[0], scene->host, sizeof scene->host);
+    machine->impl = before;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(wait_for_all(scene->queue), TRP_RESOURCE_EXHAUSTED);
+        assert_non_null(strstr(trp_last_error(), "twin: "));
+    }
+    assert_true(trp_queue_done(scene->queue, trp_queue_mark(scene->queue)));
+    let_run(scene);
+}
+
+static trp_status never(struct machine *machine, struct machine_event *event, int64_t timeout_ms)
+{
+    (void)event;
+    return trp_fail(TRP_DEADLINE_EXCEEDED, "%s: %d ms", machine->name, (int)timeout_ms);
+}
+
+/* What the device still reads may be overwritten then. */
+static void a_wait_of_its_own_that_does_not_end_fails_the_queue(void **state)
+{
+    struct scene *scene = *state;
+    struct machine *machine = &scene->twin.machine.base;
+    const struct machine_impl *before = machine->impl;
+    struct machine_impl waits_in_vain = *before;
+    trp_queue_copy(scene->queue, scene->memory[0], scene->host, sizeof scene->host);
+    waits_in_vain.event_wait = never;
+    machine->impl = &waits_in_vain;
+    for (int i = 0; i <= QUEUE_MARKS_MAX; i++)
+        trp_queue_mark(scene->queue);
+    machine->impl = before;
+    assert_int_equal(wait_for_all(scene->queue), TRP_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(trp_last_error(), "device twin is not done within 60 s"));
+    assert_true(trp_queue_done(scene->queue, trp_queue_mark(scene->queue)));
+    let_run(scene);
+}
+
 static void a_function_of_the_host_sees_copies_of_its_operands(void **state)
 {
     struct scene *scene = *state;
@@ -506,6 +557,8 @@ int main(void)
         TEST(copies_larger_than_the_ring_come_whole),
         TEST(memory_for_it_is_copied_from_where_it_lies),
         TEST(where_nothing_more_is_pinned_memory_is_the_hosts_own),
+        TEST(bytes_that_were_not_copied_fail_whoever_waits),
+        TEST(a_wait_of_its_own_that_does_not_end_fails_the_queue),
         TEST(a_function_of_the_host_sees_copies_of_its_operands),
         TEST(a_list_that_comes_again_is_a_graph_and_another_one_is_not),
         TEST(a_copy_from_the_host_parts_a_list_only_where_it_has_to),

@@ -84,6 +84,7 @@ struct twin_machine {
     bool lost;
     bool checks_waits; /* of each graph, whether all are needed */
     bool convolves;    /* as a machine with cuDNN does */
+    bool spoils;       /* graphs: what was taken down does not become one */
     uint64_t graphs, launches, runs, waits, convolutions, calls;
     uint64_t host_works;            /* functions of the host's, on copies of operands */
     uint64_t deliveries, delivered; /* copies to the host, and their bytes */
@@ -384,7 +385,8 @@ static inline struct machine_graph *twin_capture(struct machine *machine,
     graph->list = work_list_copy(schedule->list);
     graph->schedule = (struct cuda_schedule){
         &graph->list, xmemdup(schedule->steps, schedule->list->count * sizeof *schedule->steps)};
-    if (!twin_put_calls(twin_of(machine), &graph->list, &graph->puts, true)) {
+    if (!twin_put_calls(twin_of(machine), &graph->list, &graph->puts, true) ||
+        twin_of(machine)->spoils) {
         machine->impl->forget(machine, graph);
         return NULL;
     }

@@ -110,7 +110,7 @@ static trp_status each_tensor(struct tensor_file *w,
 }
 
 /* In the place of its zeros. */
-static trp_status put_sum(struct tensor_file *w, uint8_t *header, size_t header_bytes)
+static trp_status fill_sum(struct tensor_file *w, uint8_t *header, size_t header_bytes)
 {
     size_t sum = crc32c(0, header, header_bytes);
     TRP_TRY(each_tensor(w, sum_tensor, &sum));
@@ -140,7 +140,7 @@ static trp_status header_create(struct tensor_file *w, uint8_t **out, size_t *si
     memcpy(*out, &padded, 8);
     memcpy(*out + 8, text, length);
     free(text);
-    return put_sum(w, *out, *size);
+    return fill_sum(w, *out, *size);
 }
 
 /* ---- the file ---------------------------------------------------------------------------- */

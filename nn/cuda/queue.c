@@ -74,7 +74,7 @@ struct cuda_list *cuda_queue_list(trp_queue *queue)
 
 /* ---- marks --------------------------------------------------------------------------------- */
 
-static void keep_failure(struct cuda_queue *q, trp_status status)
+static void queue_fail(struct cuda_queue *q, trp_status status)
 {
     if (q->failure != TRP_OK)
         return;
@@ -128,7 +128,7 @@ static void wait_silently(struct cuda_queue *q, uint64_t mark)
     trp_status status = wait_for_mark(q, mark);
     if (status == TRP_OK)
         return;
-    keep_failure(q, status);
+    queue_fail(q, status);
     q->freed = q->staged;
 }
 
@@ -304,7 +304,7 @@ static bool ring_grow(struct cuda_queue *q, size_t bytes)
     if (status == TRP_OK)
         status = q->machine->impl->pin(q->machine, wanted, &ring);
     if (status != TRP_OK && !q->ring)
-        keep_failure(q, status);
+        queue_fail(q, status);
     if (status != TRP_OK)
         return q->ring != NULL;
     if (q->ring)

@@ -119,7 +119,7 @@ static void capture_cleanup(struct capturing *c)
 }
 
 /* What is run instead is right, and slower: nobody would know why. */
-static void tell_once(const struct capturing *c)
+static void tell_no_graph(const struct capturing *c)
 {
     mutex_lock(&c->gpu->mutex);
     bool told = c->gpu->told;
@@ -150,7 +150,7 @@ struct machine_graph *graph_capture(struct machine *machine, const struct cuda_s
     if (!c.failed)
         return c.graph;
     if (c.words[0] != '\0')
-        tell_once(&c);
+        tell_no_graph(&c);
     graph_forget(machine, c.graph);
     return NULL;
 }

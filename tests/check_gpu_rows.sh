@@ -15,7 +15,7 @@ program "$dir/tools/python3" <<'END'
 echo "python3 has $LD_LIBRARY_PATH" >>"$SEEN"
 [ "$1" = -c ] || printf 'peer\t%s\n' "$2"
 END
-for name in test_plans test_phases test_virtual_ranks test_nccl_gpu test_gpu_learner test_policies bench_gpu bench_gpu_acting bench_gpu_feed bench_gpu_ranks dqn_cartpole ppo_cartpole ppo_frames; do
+for name in test_plans test_phases test_virtual_ranks test_nccl_gpu test_gpu_together test_gpu_learner test_policies bench_gpu bench_gpu_acting bench_gpu_feed bench_gpu_ranks dqn_cartpole ppo_cartpole ppo_frames; do
     program "$there/bin/$name" <<<'exit 0'
 done
 check() { # ARGS...: as that machine has it; the exit status is in $status

@@ -248,6 +248,7 @@ static inline void graph_case_state(struct graph_case *c, trp_rng *rng, size_t e
     void **states[] = {&c->state, &c->end_state, &c->state_grad, &c->end_state_grad};
     for (size_t i = 0; i < 4; i++)
         *states[i] = random_values(rng, element, c->state_count, 1);
+    assert_in_range(c->rows, 1, sizeof c->resets / sizeof *c->resets);
     for (size_t i = 0; i < c->rows; i++)
         c->resets[i] = i > 0 && trp_rng_below(rng, 4) == 0;
     c->pass.resets = c->resets;

@@ -256,11 +256,11 @@ static void tf32_on_a_gpu_is_near_the_reference(void **state)
 static void check_usual_sizes(trp_device *device)
 {
     const trp_net_spec spec = trp_mlp(&(trp_mlp_options){.inputs = 512, .outputs = 256});
-    check_spec(device, &spec, 256);
-    print_message("bfloat16, the output that differs most\t%.3g\n",
-                  check_rounding(device, &spec, 256, TRP_BF16, 1e-4, 1.6e-2));
-    print_message("TF32, the output that differs most\t%.3g\n",
-                  check_rounding(device, &spec, 256, TRP_TF32, 0, 2e-3));
+    check_spec(device, &spec, 32);
+    print_message("bfloat16 on %s, the output that differs most\t%.3g\n", trp_device_name(device),
+                  check_rounding(device, &spec, 32, TRP_BF16, 1e-4, 1.6e-2));
+    print_message("TF32 on %s, the output that differs most\t%.3g\n", trp_device_name(device),
+                  check_rounding(device, &spec, 32, TRP_TF32, 0, 2e-3));
 }
 
 static void usual_sizes_are_the_reference(void **state)
@@ -275,6 +275,94 @@ static void usual_sizes_on_a_gpu_are_the_reference(void **state)
 {
     (void)state;
     check_usual_sizes(real_gpu());
+}
+
+/* ---- what libraries do where they are there, by ourselves -------------------------------------
+ */
+
+enum { SIDE = 70 };
+
+/* Of three tiles each way; the places are those of `at`: a, b, c. */
+static struct gemm_job own_job(float *const at[3], int how)
+{
+    return (struct gemm_job){.a = at[0],
+                             .b = at[1],
+                             .c = at[2],
+                             .a_stride = SIDE,
+                             .b_stride = SIDE,
+                             .c_stride = SIDE,
+                             .m = 65,
+                             .n = 33,
+                             .k = 67,
+                             .a_turned = how & 1,
+                             .b_turned = how & 2,
+                             .accumulate = how & 4,
+                             .precision = how & 8 ? TRP_BF16 : TRP_F32};
+}
+
+static void check_own_products(trp_device *device)
+{
+    enum { WAYS = 16, FLOATS = SIDE * SIDE };
+    trp_rng rng;
+    trp_queue *queue;
+    float *here[3], *there[3], *got = xmalloc(FLOATS * sizeof *got);
+    const struct cuda_kernel *kernel =
+        machine_of(device)->impl->find_kernel(machine_of(device), kernel_tiled_gemm.name);
+    assert_non_null(kernel);
+    trp_rng_init(&rng, 6, 0);
+    OR_FAIL(trp_queue_create(&queue, device));
+    for (size_t i = 0; i < 3; i++) {
+        here[i] = random_floats(&rng, FLOATS, 1);
+        OR_FAIL(trp_device_alloc(device, FLOATS * sizeof(float), (void **)&there[i]));
+        trp_queue_copy(queue, there[i], here[i], FLOATS * sizeof(float));
+    }
+    for (int how = 0; how < WAYS; how++) {
+        struct gemm_job job = own_job(here, how), job_there = own_job(there, how);
+        twin_kernel(&rng, &kernel_tiled_gemm, &job);
+        work_kernel(cuda_queue_list(queue), kernel, &job_there);
+        trp_queue_copy(queue, got, there[2], FLOATS * sizeof(float));
+        OR_FAIL(trp_queue_sync(queue, trp_queue_mark(queue)));
+        assert_memory_equal(got, here[2], FLOATS * sizeof(float));
+    }
+    for (size_t i = 0; i < 3; i++) {
+        free(here[i]);
+        trp_device_free(device, there[i]);
+    }
+    free(got);
+    trp_queue_destroy(queue);
+}
+
+static void our_own_products_are_those_of_the_host(void **state)
+{
+    (void)state;
+    struct twin_device *twin = xmalloc(sizeof *twin);
+    check_own_products(twin_device_init(twin, 7));
+    free(twin);
+}
+
+static void our_own_products_on_a_gpu_are_those_of_the_host(void **state)
+{
+    (void)state;
+    check_own_products(real_gpu());
+}
+
+static bool convolves_nothing(struct machine *machine, const struct conv_job *job, size_t *bytes)
+{
+    (void)machine, (void)job, (void)bytes;
+    return false;
+}
+
+static void windows_by_patches_on_a_gpu_are_the_reference(void **state)
+{
+    (void)state;
+    trp_device *device = real_gpu();
+    struct machine *machine = machine_of(device);
+    const struct machine_impl *before = machine->impl;
+    struct machine_impl ours = *before;
+    ours.convolves = convolves_nothing;
+    machine->impl = &ours;
+    check_windows_by(device, check_half_by_library);
+    machine->impl = before;
 }
 
 /* Of the graphs above: the machine has left out each of them once, and found what is not ordered
@@ -299,6 +387,7 @@ int main(void)
         cmocka_unit_test(large_images_go_some_at_a_time),
         cmocka_unit_test(halves_are_near_the_reference),
         cmocka_unit_test(usual_sizes_are_the_reference),
+        cmocka_unit_test(our_own_products_are_those_of_the_host),
         cmocka_unit_test(no_wait_can_be_left_out),
         cmocka_unit_test(random_graphs_on_a_gpu_are_the_reference),
         cmocka_unit_test(odd_sizes_on_a_gpu_are_the_reference),
@@ -308,6 +397,8 @@ int main(void)
         cmocka_unit_test(halves_on_a_gpu_are_near_the_reference),
         cmocka_unit_test(tf32_on_a_gpu_is_near_the_reference),
         cmocka_unit_test(usual_sizes_on_a_gpu_are_the_reference),
+        cmocka_unit_test(our_own_products_on_a_gpu_are_those_of_the_host),
+        cmocka_unit_test(windows_by_patches_on_a_gpu_are_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,10 +4,10 @@
  * lost or repeated changes nothing.
  *
  * Where the learner's memory can be read from here, a pull looks there, and counts travel in calls
- * that bring no parameters, one in PARAMS_REPORT_MS. In the learner's process the parameters are
- * the learner's own, held; on its host they are copied, or read where they lie by who looks
- * afterwards whether they were whole. Elsewhere they come into memory of the client's own, of which
- * it has two: one is acted with while the other is filled. */
+ * that bring no parameters, the first steps at once, then one in PARAMS_REPORT_MS. In the learner's
+ * process the parameters are the learner's own, held; on its host they are copied, or read where
+ * they lie by who looks afterwards whether they were whole. Elsewhere they come into memory of the
+ * client's own, of which it has two: one is acted with while the other is filled. */
 #include <troupe/params.h>
 
 #include <assert.h>

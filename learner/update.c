@@ -191,6 +191,7 @@ static void upload_batches(struct trp_update_run *run, const trp_update *update)
             run->uploaded_bytes += bytes;
         }
     }
+    run->uploaded[turn] = trp_queue_mark(run->upload);
     trp_queue_wait(run->queue, run->upload);
     for (size_t i = 0; i < run->updater->source_count; i++)
         frames_stack(&run->frames[turn][i], run->queue, update->batches[i].rows,
@@ -351,6 +352,7 @@ static trp_status settle_step(struct trp_update_run *run, uint64_t step)
 {
     size_t turn = step % 2;
     TRP_TRY(trp_queue_sync(run->queue, run->marks[turn]));
+    TRP_TRY(trp_queue_sync(run->upload, run->uploaded[turn])); /* it was before: has it failed? */
     for (size_t i = 0; i < run->updater->vector_count; i++)
         if (run->vectors.each[i].applied[turn])
             TRP_TRY(settle(run, &run->vectors.each[i], step, &run->vectors.each[i].seen[turn]));

@@ -18,8 +18,9 @@ struct trp_update_run {
     struct vectors vectors;
     float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX]; /* the device's */
     uint64_t version;                                                        /* last published */
-    trp_update steps[2]; /* the last one and the one before, which may not be collected yet */
-    uint64_t marks[2];   /* of the queue, at their ends */
+    trp_update steps[2];  /* the last one and the one before, which may not be collected yet */
+    uint64_t marks[2];    /* of the queue, at their ends */
+    uint64_t uploaded[2]; /* of the other one, behind their batches */
     double *priorities[2][TRP_UPDATER_SOURCES_MAX]; /* of those */
     void **columns[2][TRP_UPDATER_SOURCES_MAX];     /* rooms on the device; NULL: the host's */
     struct frames frames[2][TRP_UPDATER_SOURCES_MAX];

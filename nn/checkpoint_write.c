@@ -56,12 +56,11 @@ static trp_status check_new_name(const struct tensor_file *w, const cJSON *objec
 static trp_status add_notes(struct tensor_file *w)
 {
     cJSON *notes = cJSON_AddObjectToObject(w->header, CHECKPOINT_METADATA);
+    cJSON_AddStringToObject(notes, CHECKPOINT_SUM, CHECKPOINT_NO_SUM); /* found before any text */
     for (size_t i = 0; i < w->note_count; i++) {
         TRP_TRY(check_new_name(w, notes, w->notes[i].key));
         cJSON_AddStringToObject(notes, w->notes[i].key, w->notes[i].value);
     }
-    TRP_TRY(check_new_name(w, notes, CHECKPOINT_SUM));
-    cJSON_AddStringToObject(notes, CHECKPOINT_SUM, CHECKPOINT_NO_SUM);
     return TRP_OK;
 }
 

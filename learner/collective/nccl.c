@@ -438,7 +438,7 @@ static enum carrier_state check_joined_gpu(struct nccl_group *group)
 }
 
 /* The first operation connects ranks with each other, which may take long, or fail; the second one
- * shows whether it goes into a graph, too: where none came of it, it was put once more. */
+ * shows whether it goes into a graph, too: where none came of what was put, it was put again. */
 static enum carrier_state advance_meeting(struct nccl_group *group, enum carrier_state state)
 {
     static const struct group_call call = {

@@ -207,10 +207,11 @@ trp_status server_table_join(struct server_table *table, const Troupe__ServerJoi
                              const Troupe__SharedParams *gradients)
 {
     struct server_table_worker *worker = &table->workers[request->worker];
-    if (!table->shard.workers[request->worker].present)
+    if (table->shard.workers[request->worker].present)
+        wait_anew(table, request->worker);
+    else
         TRP_TRY(change_presence(table, request->worker, KEEP_JOIN));
     server_table_hear(table);
-    wait_anew(table, request->worker);
     free(worker->name);
     worker->name = xstrdup(request->name);
     worker->heard_ns = clock_now_ns(&clock_monotonic);

@@ -95,22 +95,28 @@ static void deliver(struct cuda_queue *q, uint64_t mark)
     q->delivery_count = left;
 }
 
+static trp_status own_failure(const struct cuda_queue *q)
+{
+    return q->failure == TRP_OK ? TRP_OK : trp_fail(q->failure, "%s", q->failed);
+}
+
+/* One that hangs is not waited for again; one that failed otherwise works on. */
 static trp_status wait_within(struct cuda_queue *q, uint64_t mark, int64_t timeout_ms)
 {
-    if (q->failure != TRP_OK)
-        return trp_fail(q->failure, "%s", q->failed);
+    if (q->failure == TRP_DEADLINE_EXCEEDED)
+        return own_failure(q);
     if (mark < q->waited)
         mark = q->waited; /* is done, too, and still has its event */
     if (mark == 0)
-        return TRP_OK;
+        return own_failure(q);
     const struct queue_mark *slot = &q->marks[mark % QUEUE_MARKS_MAX];
     TRP_TRY(q->machine->impl->event_wait(q->machine, slot->event, timeout_ms));
-    if (mark <= q->waited)
-        return TRP_OK;
-    q->waited = mark;
-    q->freed = slot->staged;
-    deliver(q, mark);
-    return TRP_OK;
+    if (mark > q->waited) {
+        q->waited = mark;
+        q->freed = slot->staged;
+        deliver(q, mark);
+    }
+    return own_failure(q);
 }
 
 static trp_status wait_for_mark(struct cuda_queue *q, uint64_t mark)
@@ -263,7 +269,7 @@ static bool queue_done(trp_queue *queue, uint64_t mark)
 {
     struct cuda_queue *q = cuda_queue(queue);
     assert(mark <= q->marked);
-    return q->failure != TRP_OK || wait_within(q, mark, 0) != TRP_DEADLINE_EXCEEDED;
+    return q->failure == TRP_DEADLINE_EXCEEDED || wait_within(q, mark, 0) != TRP_DEADLINE_EXCEEDED;
 }
 
 static trp_status queue_sync(trp_queue *queue, uint64_t mark)

@@ -294,8 +294,10 @@ static inline double worst_tensor(const char *dir, const char *other)
     size_t count = read_both(dir, other, checkpoints);
     for (size_t i = 0; i < count; i++) {
         const trp_checkpoint_tensor *a = trp_checkpoint_tensor_at(checkpoints[0], i);
-        if (a->type == TRP_CHECKPOINT_F32)
-            worst = fmax(worst, apart(a, trp_checkpoint_tensor_at(checkpoints[1], i)));
+        if (a->type != TRP_CHECKPOINT_F32)
+            continue;
+        double away = apart(a, trp_checkpoint_tensor_at(checkpoints[1], i));
+        worst = isnan(away) ? INFINITY : fmax(worst, away);
     }
     trp_checkpoint_destroy(checkpoints[0]);
     trp_checkpoint_destroy(checkpoints[1]);

@@ -110,6 +110,43 @@ static void a_step_of_learners_together_has_no_work_for_the_host(void **state)
             fail_msg("nobody asked for %s", names[i]);
 }
 
+/* ---- where no more is pinned -----------------------------------------------------------------
+ */
+
+static struct machine_impl pins_some;
+static atomic_int pins_left;
+
+static trp_status pin_some(struct machine *machine, size_t bytes, void **memory)
+{
+    if (pins_left-- > 0)
+        return twin_pin(machine, bytes, memory);
+    return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %zu bytes", machine->name, bytes);
+}
+
+/* Of a learner's two queues each has a ring: for what a step changes, and for its batches. */
+static void a_learner_whose_batches_were_not_copied_says_so(void **state)
+{
+    enum { RINGS = 2 };
+    struct plan plan = {.members = 1,
+                        .mode = "gossip",
+                        .steps = 6,
+                        .optimizer = {.kind = TRP_ADAM, .learning_rate = 0.01}};
+    (void)state;
+    for (int pins = 0; pins <= RINGS; pins++) {
+        struct twin_device *twin = xcalloc(1, sizeof *twin);
+        plan.device[0] = twin_device_init(twin, 1);
+        twin->machine.more = find_and_count;
+        pins_some = *twin->machine.base.impl;
+        pins_some.pin = pin_some;
+        twin->machine.base.impl = &pins_some;
+        pins_left = pins;
+        struct run *run = run_all(&plan);
+        assert_int_equal(run->members[0].status, pins < RINGS ? TRP_RESOURCE_EXHAUSTED : TRP_OK);
+        run_free(run);
+        free(twin);
+    }
+}
+
 /* ---- what crosses the bus ----------------------------------------------------------------------
  */
 
@@ -288,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_of_learners_together_has_no_work_for_the_host),
+        cmocka_unit_test(a_learner_whose_batches_were_not_copied_says_so),
         cmocka_unit_test(what_crosses_the_bus_is_what_the_manual_says),
         cmocka_unit_test(their_kernels_compute_what_float64_does),
     };

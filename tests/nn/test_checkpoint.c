@@ -193,6 +193,7 @@ static void the_sum_is_the_files_crc32c_with_zeros_in_its_place(void **state)
 {
     struct dir *dir = *state;
     const trp_checkpoint_note taken = {"troupe_crc32c", "0"};
+    const trp_checkpoint_note alike = {"x\"troupe_crc32c", "not eight"};
     trp_checkpoint *c;
     assert_ok(trp_checkpoint_write(dir->file, tensors, TENSORS, notes, 2));
     struct buffer file = file_bytes(dir->file);
@@ -205,6 +206,10 @@ static void the_sum_is_the_files_crc32c_with_zeros_in_its_place(void **state)
     trp_checkpoint_destroy(c);
     assert_int_equal(trp_checkpoint_write(dir->file, tensors, TENSORS, &taken, 1),
                      TRP_INVALID_ARGUMENT);
+    assert_ok(trp_checkpoint_write(dir->file, tensors, TENSORS, &alike, 1));
+    assert_ok(trp_checkpoint_read(&c, dir->file));
+    assert_string_equal(trp_checkpoint_note_get(c, alike.key), alike.value);
+    trp_checkpoint_destroy(c);
 }
 
 /* Length, header and `data` bytes of zeros; `length` < 0: the header's own. */

@@ -48,12 +48,14 @@ struct blas_way {
     bool known, none; /* none: there is no way */
 };
 
+enum lack { LACKS_WAY, LACKS_ROOM, LACKS };
+
 struct blas {
     struct blas_calls calls;
     cublasLtHandle_t handle;
     struct mutex mutex;
     struct blas_way ways[BLAS_WAYS_MAX]; /* by hash; what comes to a taken place replaces it */
-    bool told;                           /* that something has no way */
+    bool told[LACKS];                    /* of a product that has it not */
 };
 
 /* Descriptors of one product. */
@@ -263,20 +265,20 @@ static void *workspace_of(struct gpu_lane *lane)
 }
 
 /* Ours is right, and slow: nobody would know why. */
-static void tell_once(struct gpu *gpu, const struct gemm_job *job, const char *lacks)
+static void tell_once(struct gpu *gpu, const struct gemm_job *job, enum lack lack)
 {
     static const char *const words[] = {
         [TRP_F32] = "float32", [TRP_BF16] = "bfloat16", [TRP_TF32] = "TF32"};
     mutex_lock(&gpu->blas->mutex);
-    bool told = gpu->blas->told;
-    gpu->blas->told = true;
+    bool told = gpu->blas->told[lack];
+    gpu->blas->told[lack] = true;
     mutex_unlock(&gpu->blas->mutex);
     if (!told)
         gpu->host->log(TRP_INFO,
                        "device %s: cuBLASLt has no %s for a product of %ux%u by %ux%u in %s: our "
                        "own kernel makes it, and others of which nothing is said",
-                       gpu->machine.name, lacks, job->m, job->k, job->k, job->n,
-                       words[job->precision]);
+                       gpu->machine.name, lack == LACKS_WAY ? "way" : "room", job->m, job->k,
+                       job->k, job->n, words[job->precision]);
 }
 
 bool blas_gemm(struct gpu *gpu, struct gpu_lane *lane, const struct gemm_job *job)
@@ -295,7 +297,8 @@ bool blas_gemm(struct gpu *gpu, struct gpu_lane *lane, const struct gemm_job *jo
                                   &way.algorithm, workspace, way.workspace_bytes,
                                   lane->stream) == CUBLAS_STATUS_SUCCESS;
         if (!done)
-            tell_once(gpu, job, way.none || workspace || way.workspace_bytes == 0 ? "way" : "room");
+            tell_once(gpu, job,
+                      way.none || workspace || way.workspace_bytes == 0 ? LACKS_WAY : LACKS_ROOM);
     }
     product_cleanup(&blas->calls, &product);
     return done;

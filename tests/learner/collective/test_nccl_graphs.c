@@ -41,8 +41,8 @@ struct scene {
 };
 
 static struct scene *scene_now;
-static uint32_t
-    spoiler; /* the rank of that number, from 1 on, gets no graph of what it took down */
+/* The rank of that number, from 1 on, gets no graph of what it took down. */
+static uint32_t spoiler;
 
 static int reset(void **state)
 {

@@ -297,7 +297,7 @@ static void nobody_is_waited_for_when_nobody_was_heard_of(void **state)
     trp_parameter_server_destroy(server);
 }
 
-/* It computes a gradient first. */
+/* It computes a gradient first. Who does nothing but come back holds nobody up. */
 static void who_comes_back_has_all_the_time_to_push(void **state)
 {
     (void)state;
@@ -318,6 +318,9 @@ static void who_comes_back_has_all_the_time_to_push(void **state)
         }
         join(server, 1, 2);
     }
+    struct deadline deadline = patience();
+    for (; wait_on(server, &request); join(server, 1, 2))
+        look_again_soon(deadline, "it to be given up");
     trp_parameter_server_destroy(server);
 }
 

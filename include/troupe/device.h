@@ -132,7 +132,8 @@ typedef struct {
 TRP_API void trp_queue_run(trp_queue *queue, const trp_kernel *kernel, const void *arguments,
                            size_t bytes, const trp_operand *operands, size_t operand_count);
 
-/* What is put on `queue` from here on comes after all that is on `other`, of the same device. */
+/* What is put on `queue` from here on comes after all that is on `other`, of the same device. What
+ * fails on `other` is told by waits for that alone. */
 TRP_API void trp_queue_wait(trp_queue *queue, trp_queue *other);
 
 /* What the device's own library calls the queue: of a GPU its cudaStream_t, to which everything

@@ -238,10 +238,21 @@ char *checkpoint_sum_find(char *header, size_t size)
     return digits[CHECKPOINT_SUM_DIGITS] == '"' ? digits : NULL;
 }
 
-/* Of length, header and data. Files of other libraries, and older ones, do not say it. */
-static trp_status check_sum(const trp_checkpoint *c, char *header, uint64_t size)
+/* A sum that is there, and not as it is written here, was written by somebody else. */
+static trp_status check_unread_sum(const trp_checkpoint *c, const char *digits)
 {
-    char *digits = checkpoint_sum_find(header, size);
+    if (digits || !trp_checkpoint_note_get(c, CHECKPOINT_SUM))
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS,
+                    "%s is damaged, or its header was written again: its " CHECKPOINT_SUM
+                    " cannot be compared (if it was changed on purpose, leave that out of "
+                    "its " CHECKPOINT_METADATA ")",
+                    c->name);
+}
+
+/* Of length, header and data. Files of other libraries, and older ones, do not say it. */
+static trp_status check_sum(const trp_checkpoint *c, char *header, uint64_t size, char *digits)
+{
     char written[CHECKPOINT_SUM_DIGITS], now[CHECKPOINT_SUM_DIGITS + 1];
     if (!digits)
         return TRP_OK;
@@ -306,6 +317,7 @@ static trp_status parse_source(trp_checkpoint *c, struct checkpoint_source *sour
     if (size_add(c->data_bytes, DATA_ALIGNMENT, &room))
         c->data = aligned_alloc(DATA_ALIGNMENT, room - room % DATA_ALIGNMENT);
     trp_status status = TRP_OK;
+    char *digits = NULL;
     if (!header || !c->data)
         status = trp_fail(TRP_RESOURCE_EXHAUSTED, "%s needs %zu bytes of memory", c->name,
                           c->data_bytes);
@@ -314,9 +326,13 @@ static trp_status parse_source(trp_checkpoint *c, struct checkpoint_source *sour
     if (status == TRP_OK)
         status = source_take(c, source, c->data, c->data_bytes);
     if (status == TRP_OK)
-        status = check_sum(c, header, header_bytes);
+        digits = checkpoint_sum_find(header, header_bytes);
+    if (status == TRP_OK)
+        status = check_sum(c, header, header_bytes, digits);
     if (status == TRP_OK)
         status = parse_header(c, header, header_bytes);
+    if (status == TRP_OK)
+        status = check_unread_sum(c, digits);
     free(header);
     return status;
 }

@@ -32,6 +32,7 @@ struct server_mode {
     struct server_links links;
     struct served each[TRP_UPDATER_VECTORS_MAX];
     uint64_t generation;
+    int64_t met_ns;    /* when it began */
     bool misses;       /* one of its members, and has said so */
     uint32_t *members; /* of it, [members_count] */
     uint32_t member_count;
@@ -160,6 +161,7 @@ static trp_status enter_generation_of_servers(struct server_mode *mode, int64_t 
     mode->generation = generation->number;
     mode->base.leads = generation->rank == 0;
     mode->misses = false;
+    mode->met_ns = clock_now_ns(&clock_monotonic);
     forget_silent(mode);
     mode->member_count = generation->size;
     free(mode->members);
@@ -195,9 +197,13 @@ static bool is_member(const struct server_mode *mode, uint32_t learner)
     return false;
 }
 
-/* A member that this server has not heard of. NULL: there is none. */
+/* A member that this server has not heard of. NULL: there is none. What one was before the
+ * generation, stopped say, is no silence in it. */
 static const uint32_t *silent_member(const struct server_mode *mode, const struct server_link *link)
 {
+    int64_t met_ms = (clock_now_ns(&clock_monotonic) - mode->met_ns) / 1000000;
+    if ((uint64_t)met_ms < link->silent_ms)
+        return NULL;
     for (size_t i = 0; i < link->silent_count; i++)
         if (is_member(mode, link->silent[i]))
             return &link->silent[i];

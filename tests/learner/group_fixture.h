@@ -602,6 +602,11 @@ static inline void check_all(const struct run *run, const struct member *referen
     }
 }
 
+static inline uint32_t half_of_one(uint32_t member, uint64_t step)
+{
+    return member == 1 && step % 2 == 0 ? ROWS / 2 : ROWS;
+}
+
 static const char *const compression_kinds[] = {"bf16",    "f16",      "top-k",
                                                 "one-bit", "powersgd", "qsgd"};
 enum { COMPRESSION_KINDS = sizeof compression_kinds / sizeof *compression_kinds };

@@ -41,11 +41,6 @@ static const struct cuda_kernel *find_and_count(const char *name)
 /* ---- groups ------------------------------------------------------------------------------------
  */
 
-static uint32_t half_of_one(uint32_t member, uint64_t step)
-{
-    return member == 1 && step % 2 == 0 ? ROWS / 2 : ROWS;
-}
-
 /* Members that were lost on hosts are lost on devices. */
 static void check_members(const struct run *got, const struct run *want)
 {

@@ -45,11 +45,6 @@ static void check_on(trp_device *device, struct plan plan, const char *what)
     run_free(shared);
 }
 
-static uint32_t half_of_one(uint32_t member, uint64_t step)
-{
-    return member == 1 && step % 2 == 0 ? ROWS / 2 : ROWS;
-}
-
 /* Few rows, means, and means with momentum ask for kernels of their own. */
 static void check_modes(trp_device *device)
 {

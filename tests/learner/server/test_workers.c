@@ -261,6 +261,20 @@ static void nobody_is_silent_when_nobody_was_heard_of(void **state)
     trp_parameter_server_destroy(server);
 }
 
+/* One of two has pushed, and asks for what comes of both. */
+static trp_parameter_server *server_that_waits(Troupe__ServerPullRequest *request,
+                                               uint64_t patience_ms)
+{
+    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
+    Troupe__ServerPushRequest push = push_of(1);
+    take_one(server, &push);
+    troupe__server_pull_request__init(request);
+    request->vector = (char *)(uintptr_t) "params";
+    request->keys = push.keys;
+    request->patience_ms = patience_ms;
+    return server;
+}
+
 /* False: the other one is given up. */
 static bool wait_on(trp_parameter_server *server, const Troupe__ServerPullRequest *request)
 {
@@ -280,13 +294,8 @@ static void nobody_is_waited_for_when_nobody_was_heard_of(void **state)
 {
     (void)state;
     enum { PUSH_WITHIN_MS = 1500 };
-    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
-    Troupe__ServerPushRequest push = push_of(1);
-    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
-    take_one(server, &push);
-    request.vector = (char *)(uintptr_t) "params";
-    request.keys = push.keys;
-    request.patience_ms = PUSH_WITHIN_MS;
+    Troupe__ServerPullRequest request;
+    trp_parameter_server *server = server_that_waits(&request, PUSH_WITHIN_MS);
     for (int64_t pause_ms = 0; pause_ms <= PUSH_WITHIN_MS + 500; pause_ms += PUSH_WITHIN_MS + 500) {
         let_pass(pause_ms);
         assert_true(wait_on(server, &request));
@@ -302,13 +311,8 @@ static void who_comes_back_has_all_the_time_to_push(void **state)
 {
     (void)state;
     enum { PUSH_WITHIN_MS = 3000, BACK_AFTER_MS = 2000, MORE_MS = 1500 };
-    trp_parameter_server *server = server_with(2, TRP_SERVER_SYNC);
-    Troupe__ServerPushRequest push = push_of(1);
-    Troupe__ServerPullRequest request = TROUPE__SERVER_PULL_REQUEST__INIT;
-    take_one(server, &push);
-    request.vector = (char *)(uintptr_t) "params";
-    request.keys = push.keys;
-    request.patience_ms = PUSH_WITHIN_MS;
+    Troupe__ServerPullRequest request;
+    trp_parameter_server *server = server_that_waits(&request, PUSH_WITHIN_MS);
     for (uint32_t lives = 0; lives < 2; lives++) {
         struct deadline until =
             deadline_in_ms(&clock_monotonic, lives == 0 ? BACK_AFTER_MS : MORE_MS);

@@ -266,9 +266,7 @@ static void check_usual_sizes(trp_device *device)
 static void usual_sizes_are_the_reference(void **state)
 {
     (void)state;
-    struct twin_device *twin = xmalloc(sizeof *twin);
-    check_usual_sizes(twin_device_init(twin, 7));
-    free(twin);
+    check_on_twin(check_usual_sizes);
 }
 
 static void usual_sizes_on_a_gpu_are_the_reference(void **state)
